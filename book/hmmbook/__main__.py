@@ -164,7 +164,8 @@ def trial(
         else:
             fields |= {"n_states": n_states or 10, "n_memory": n_memory or 1}
             specs = grid(preset, trials or 1, first_seed=seed, **fields)
-        if shard:
+        specs = list(dict.fromkeys(specs))  # A value may be given twice.
+        if shard is not None:
             specs = shard_of(specs, shard)
 
     with exit_code_130_if_interrupted(), progress("starting") as update:
@@ -371,6 +372,8 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end the work
     try:
         app()
+    except KeyboardInterrupt:  # It came before there was work that could end after a step.
+        raise SystemExit(130) from None
     except Exception as error:
         if Options.debug:
             raise

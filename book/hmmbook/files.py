@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -37,7 +38,8 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
     """Write a file under a temporary name and rename it, so that no half-written one is ever read.
 
     Args:
-        path: the file. A file that lies there stays until the new one is whole.
+        path: the file. A file that lies there stays until the new one is whole, which gets its permissions. If the path
+            is a link, the file that it leads to is written, and the link stays.
         content: a text, which is written as UTF-8, or bytes.
 
     Returns:
@@ -50,13 +52,18 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
     if isinstance(content, str):
         content = content.encode()
     # Processes on several machines may have the same number, so their number would not tell their files apart.
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        if path.exists() and not path.is_file():
+        if target.exists() and not target.is_file():
             raise OSError("it is no regular file")  # a device, for example, would become one
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("xb") as file:
+            if target.exists():
+                with suppress(OSError):  # Some disks have no permissions.
+                    shutil.copymode(target, temporary)  # before anybody can read what is secret
+            file.write(content)
+        os.replace(temporary, target)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -170,7 +170,7 @@ def _check_that_it_is_read(reader: FromTransformers, added: list[Tensor], text: 
     name = foreign.name_of(reader.module)
     embedded = reader.embed(text)
     try:
-        reading = foreign.ask(reader.module, reader.ids[: reader.n_tokens].tolist())
+        reading = foreign.ask(reader.module, reader.ids[: reader.n_tokens].tolist(), reader.pad)
         with torch.enable_grad():
             logits = reader.logits(embedded, embedded.places[:, :1])
     except Exception as error:  # Whatever a model raises that does not take what was added.

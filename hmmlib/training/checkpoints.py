@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -67,6 +69,16 @@ def load(path: str | Path) -> dict | None:
     if not isinstance(content, dict):
         raise ValueError(f"{path} is no checkpoint, but holds a {type(content).__name__}: name another file")
     return content
+
+
+@contextmanager
+def naming_damaged(path: str | Path) -> Iterator[None]:
+    """Raise ValueError, with the name of the file, if what a checkpoint holds does not fit what is made of it."""
+    try:
+        yield
+    except Exception as error:  # Each kind of foreign content raises another kind of error.
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise ValueError(f"{path} is no checkpoint that can be used, so move it away: {reason}") from error
 
 
 def remove(path: str | Path) -> None:

@@ -23,9 +23,11 @@ PAD = -2
 class FromTransformers(Reader):
     """A masked or causal language model of `transformers`, read through its own call.
 
-    A short text shows how the model reads. A causal model predicts the token at a place from what stands before it. At
-    the very first place it predicts nothing, so the distribution there is uniform, and there is no hidden state. The
-    texts of tasks begin with MASK, so a causal model needs `mask_behind` for them.
+    Short texts show how the model reads, and it stays as it was. What it does only in longer texts is not seen.
+
+    A causal model predicts the token at a place from what stands before it. At the very first place it predicts
+    nothing, so the distribution there is uniform, and there is no hidden state. The texts of tasks begin with MASK, so
+    a causal model needs `mask_behind` for them.
 
     Args:
         module: the model, with a head over its vocabulary.
@@ -34,7 +36,8 @@ class FromTransformers(Reader):
             place that it predicts. Then MASK elsewhere in a text is read as token 0.
         before: ids that are put before each text, such as that of [CLS].
         behind: ids that are put behind each text, such as that of [SEP].
-        pad: the id that stands for PAD. Any will do, because nothing attends to it.
+        pad: the id that stands for PAD. Any will do for most models, because nothing attends to it. By default it is
+            `mask`, or else the first of `tokens`.
         causal: whether it is a causal model. None means what the model shows.
         mask_behind: whether a text that begins with MASK is read with MASK behind its last token. The prediction of a
             causal model for the first token is then what it predicts to follow the text.
@@ -74,23 +77,21 @@ class FromTransformers(Reader):
         self.before = _as_ids("before", before, vocabulary)
         self.behind = _as_ids("behind", behind, vocabulary)
         self.mask_behind = of_type("mask_behind", mask_behind, bool)
-        self.module = module
-        self.reading = foreign.ask(module, tokens)
-        self.longest = foreign.positions_for_text(module)
-        self.causal = self._is_causal(causal)
-
-        if mask is None and not self.causal:
-            raise ValueError("mask must be the id that stands for MASK: a masked language model needs one")
         if mask is not None and integer("mask", mask, 0, vocabulary - 1) in tokens:
             raise ValueError(f"mask must be an id that is none of tokens, not {mask}")
         if pad is not None:
             integer("pad", pad, 0, vocabulary - 1)
+        mask_id = tokens[0] if mask is None else mask
+        self.pad = mask_id if pad is None else pad
 
-        if mask is None:
-            mask = tokens[0]
-        self.pad = mask if pad is None else pad
+        self.module = module
+        self.reading = foreign.ask(module, tokens, self.pad)
+        self.longest = foreign.positions_for_text(module)
+        self.causal = self._is_causal(causal)
+        if mask is None and not self.causal:
+            raise ValueError("mask must be the id that stands for MASK: a masked language model needs one")
         self.n_tokens = len(tokens)
-        self.ids = torch.tensor([*tokens, self.pad, mask])  # PAD and MASK are -2 and -1, so they index these.
+        self.ids = torch.tensor([*tokens, self.pad, mask_id])  # PAD and MASK are -2 and -1, so they index these.
 
     def _is_causal(self, said: bool | None) -> bool:
         """Whether the model is causal. ValueError if a user says otherwise, or if it does not show and nobody says."""
@@ -112,20 +113,23 @@ class FromTransformers(Reader):
         Args:
             module: the model.
             tokenizer: its tokenizer. The ids of mask and pad, and those around a text, are the tokenizer's own.
-            words: what tokens 0 … X - 1 stand for. Each is an entry of the tokenizer's vocabulary, such as "Ġcow", or
-                a text that the tokenizer reads as one token, such as " cow".
+            words: what tokens 0 … X - 1 stand for. Each is a text that the tokenizer reads as one token, such as
+                " cow", or else an entry of its vocabulary, such as "Ġcow".
             options: other arguments of `FromTransformers`, which go before the tokenizer's own.
 
         Raises:
             TypeError: the words are a single text.
-            ValueError: there is no word, or one is not a single token.
+            ValueError: there is no word, or one is not a single token, or two are the same token.
         """
         if isinstance(words, str):
             raise TypeError(f"words must be a sequence of words, such as [{words!r}], not a single text")
         ids = [_id_of_word(tokenizer, word) for word in words]
         if not ids:
             raise ValueError("words must name at least one word")
-        before, behind = _ids_around(tokenizer, tokenizer.decode(ids[:1]))
+        if len(set(ids)) < len(ids):
+            pieces = tokenizer.convert_ids_to_tokens(ids)
+            raise ValueError(f"words must be read as different tokens, but the tokenizer reads them as {pieces}")
+        before, behind = _ids_around(tokenizer, ids)
         of_tokenizer = {
             "mask": tokenizer.mask_token_id,
             "before": before,
@@ -136,13 +140,16 @@ class FromTransformers(Reader):
 
     def check(self, tokens) -> Tensor:
         tokens = as_array("tokens", tokens)
-        is_pad = tokens == PAD
-        if not is_pad.any():
+        # Torch takes 254 for -2 where a type has no sign.
+        if not tokens.dtype.is_signed or not (tokens == PAD).any():
             return as_tokens(tokens, self.n_tokens)
+        is_pad = tokens == PAD
         as_tokens(tokens.masked_fill(is_pad, MASK), self.n_tokens)
         if self.reading.sees_padding:
             name = foreign.name_of(self.module)
-            raise ValueError(f"tokens may have no PAD, because {name} reads it: pass texts of one length")
+            raise ValueError(
+                f"tokens may have no PAD, because {name} reads it: pass texts of one length, or try another pad"
+            )
         goes_on_after_pad = is_pad[:, :-1] & ~is_pad[:, 1:]
         if goes_on_after_pad.any() or is_pad[:, 0].any():
             raise ValueError("tokens may have PAD at the end of a text only, and not in all of it")
@@ -178,6 +185,13 @@ class FromTransformers(Reader):
         vectors = foreign.embeddings_of(self.module, ids)
         return Embedded(vectors, attended, places + len(self.before), ids)
 
+    def embed(self, tokens: Tensor, prompt: Tensor | None = None) -> Embedded:
+        is_trained = isinstance(prompt, Tensor) and prompt.requires_grad and torch.is_grad_enabled()
+        if is_trained and not self.reading.passes_gradients:
+            name = foreign.name_of(self.module)
+            raise ValueError(f"prompt must not be trained, because no gradient passes between the tokens of {name}")
+        return super().embed(tokens, prompt)
+
     def _call(self, embedded: Embedded, **options):
         """The model's own output."""
         ids = embedded.ids
@@ -208,9 +222,13 @@ class FromTransformers(Reader):
             )
         states = self._call(embedded, output_hidden_states=True).hidden_states or ()
         shapes = {state.shape for state in states}
-        if len(shapes) != 1:
+        n, length = embedded.vectors.shape[:2]
+        shape = next(iter(shapes), ())
+        if len(shapes) != 1 or len(shape) != 3 or shape[0] != n or shape[1] < length:
             name = foreign.name_of(self.module)
-            raise ValueError(f"network must give hidden states of one shape in all layers, as {name} does not")
+            raise ValueError(
+                f"network must give hidden states of shape (n, L, width) in all layers, as {name} does not"
+            )
         # The place is counted from the end, because peft may put a prompt before the text.
         from_end = place - embedded.vectors.shape[1]
         if self.causal:
@@ -237,22 +255,38 @@ def _as_ids(name: str, ids, vocabulary: int) -> list[int]:
 
 
 def _id_of_word(tokenizer, word: str) -> int:
-    """The id of an entry of the vocabulary, or of a text that is one token. ValueError if the word is neither."""
+    """The id of a text that is one token, or else of an entry of the vocabulary. ValueError if the word is neither."""
+    ids = _ids_of(tokenizer, word)
+    if len(ids) == 1 and tokenizer.decode(ids).strip() == word.strip():
+        return ids[0]
     entry = tokenizer.get_vocab().get(word)
     if entry is not None:
-        return entry
-    ids = tokenizer(word, add_special_tokens=False)["input_ids"]
-    if len(ids) != 1 or tokenizer.decode(ids).strip() != word.strip():
-        pieces = tokenizer.convert_ids_to_tokens(ids)
-        raise ValueError(f"words must be single tokens of the tokenizer, which reads {word!r} as {pieces}")
-    return ids[0]
+        text = tokenizer.decode([entry])
+        # "##s" is written as it is, and "Ġcow" as " cow". But in a vocabulary of bytes "é" is no letter.
+        if text == word or _ids_of(tokenizer, text) == [entry]:
+            return entry
+        raise ValueError(f"words must be entries of the vocabulary that are texts, but {word!r} is written as {text!r}")
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    advice = ""
+    if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
+        advice = f": write {tokenizer.decode(ids)!r} if you mean that"
+    raise ValueError(f"words must be single tokens of the tokenizer, which reads {word!r} as {pieces}{advice}")
 
 
-def _ids_around(tokenizer, text: str) -> tuple[list[int], list[int]]:
-    """The ids that a tokenizer puts before and behind a text."""
-    encoding = tokenizer(text, return_special_tokens_mask=True)
-    ids = encoding["input_ids"]
-    is_special = encoding["special_tokens_mask"]
-    start = is_special.index(0)
-    end = len(ids) - is_special[::-1].index(0)
-    return ids[:start], ids[end:]
+def _ids_of(tokenizer, text: str) -> list[int]:
+    """The ids of a text alone."""
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def _ids_around(tokenizer, words: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The ids that a tokenizer puts before and behind a text, shown by the first word that makes a text."""
+    for word in words:
+        encoding = tokenizer(tokenizer.decode([word]), return_special_tokens_mask=True)
+        ids = encoding["input_ids"]
+        is_special = encoding["special_tokens_mask"]
+        if 0 in is_special:
+            start = is_special.index(0)
+            end = len(ids) - is_special[::-1].index(0)
+            return ids[:start], ids[end:]
+    pieces = tokenizer.convert_ids_to_tokens(words)
+    raise ValueError(f"words must have one that the tokenizer writes as a text, unlike {pieces}")

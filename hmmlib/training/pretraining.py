@@ -24,7 +24,7 @@ from hmmlib.training import checkpoints
 from hmmlib.training.bert import as_network, digest, fingerprint, mask_some
 from hmmlib.training.gradients import Gradients, repeatable
 from hmmlib.training.muon import Muon
-from hmmlib.validation import MASK, as_generator, as_seed, integer, number, of_type, one_of, seed_from
+from hmmlib.validation import MASK, as_generator, as_seed, integer, number, of_shape, of_type, one_of, seed_from
 
 if TYPE_CHECKING:
     from transformers import BertForMaskedLM
@@ -272,25 +272,25 @@ class Run:
         content = checkpoints.load(path)
         if content is None:
             return
-        if "identity" not in content:
+        if not isinstance(content.get("identity"), dict):
             raise ValueError(f"{path} is no checkpoint of a pretraining: name another file, or move it away")
         for name, value in self.identity.items():
             stored = content["identity"].get(name)
             if stored != value:
                 raise ValueError(f"{path} is the checkpoint of another run: its {name} is {stored}, not {value}")
-        if content["hardware"] != self.hardware:
-            warnings.warn(
-                f"{path} was made on {content['hardware']}, this is {self.hardware}: begun anew", stacklevel=2
-            )
+        made_on = content.get("hardware")
+        if made_on != self.hardware:
+            warnings.warn(f"{path} was made on {made_on}, this is {self.hardware}: begun anew", stacklevel=2)
             return
-        self.network.load_state_dict(content["network"])
-        for optimiser, state in zip(self.optimisers, content["optimisers"], strict=True):
-            optimiser.load_state_dict(state)
-        self.losses.copy_(content["losses"])
-        self.mask_generator.set_state(content["masks"])
-        self.dropout.set_rng_state(content["dropout"])
-        self.gradients.scaler.load_state_dict(content["scaler"])
-        self.done = content["done"]
+        with checkpoints.naming_damaged(path):
+            self.network.load_state_dict(content["network"])
+            for optimiser, state in zip(self.optimisers, content["optimisers"], strict=True):
+                optimiser.load_state_dict(state)
+            self.losses.copy_(of_shape("losses", content["losses"], self.losses.shape))
+            self.mask_generator.set_state(content["masks"])
+            self.dropout.set_rng_state(content["dropout"])
+            self.gradients.scaler.load_state_dict(content["scaler"])
+            self.done = integer("done", content["done"], 0, self.plan.steps)
 
 
 @backend.interrupts_between_steps()
@@ -304,7 +304,7 @@ def pretrain(
     checkpoint: Path | None = None,
     every: float = 120.0,
 ) -> list[float]:
-    """Pretrain a network in place, on its own device, on text of a model.
+    """Pretrain a network in place, on its own device, on text of a model. Afterwards its dropout is off.
 
     Args:
         network: a network of `hmmlib.training.bert.build`.
@@ -350,6 +350,7 @@ def pretrain(
         if path:
             run.resume(path)
         _train(run, on_step, path, every)
+    network.eval()
     return run.losses.tolist()
 
 

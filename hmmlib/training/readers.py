@@ -6,7 +6,8 @@ Tuning and measuring ask a network for nothing else. So they work with whatever 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -177,6 +178,22 @@ def _behind(prompt: Tensor, embedded: Embedded) -> Embedded:
     return Embedded(vectors, attended, embedded.places + len(prompt), embedded.ids)
 
 
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Turn dropout off meanwhile. Afterwards each part is in the mode in which it was before.
+
+    Modes are set directly, because some parts also change their weights in their own `train`.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        for part, _ in modes:
+            part.training = False
+        yield
+    finally:
+        for part, in_training in modes:
+            part.training = in_training
+
+
 def as_reader(network) -> Reader:
     """Return a network as a Reader: a Reader itself, or one around a network of `bert.build`.
 
@@ -210,12 +227,12 @@ def masked_losses(
     masked, positions = bert.mask_some(tokens, share, generator)
     target = tokens.gather(1, positions)
 
-    reader.module.eval()
     logits = []
-    for texts, hidden in zip(masked.split(SEQUENCES_AT_ONCE), positions.split(SEQUENCES_AT_ONCE), strict=True):
-        embedded = reader.embed(texts)
-        places = embedded.places.gather(1, hidden.to(reader.device))
-        logits.append(reader.logits(embedded, places).cpu())
+    with evaluating(reader.module):
+        for texts, hidden in zip(masked.split(SEQUENCES_AT_ONCE), positions.split(SEQUENCES_AT_ONCE), strict=True):
+            embedded = reader.embed(texts)
+            places = embedded.places.gather(1, hidden.to(reader.device))
+            logits.append(reader.logits(embedded, places).cpu())
     all_logits = torch.cat(logits).double()
     loss = F.cross_entropy(all_logits.flatten(0, 1), target.cpu().flatten())
 

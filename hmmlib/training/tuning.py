@@ -18,7 +18,7 @@ from hmmlib.theory.heads import LinearHead, share_right
 from hmmlib.theory.theorems import lemma_c_2
 from hmmlib.training import bert
 from hmmlib.training.fitting import Tuning, fit, fit_head
-from hmmlib.training.readers import Reader, as_reader
+from hmmlib.training.readers import Reader, as_reader, evaluating
 from hmmlib.validation import as_generator, as_tensor, integer, of_shape, of_type, one_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ TEXTS_AT_ONCE = 512
 
 
 def checked(network: BertForMaskedLM | Reader, tokens, at_mask: bool = False) -> tuple[Reader, Tensor]:
-    """Return the network as a Reader, with its dropout turned off, and tokens that it takes.
+    """Return the network as a Reader, and tokens that it takes.
 
     Args:
         network: the network.
@@ -44,7 +44,6 @@ def checked(network: BertForMaskedLM | Reader, tokens, at_mask: bool = False) ->
     """
     reader = as_reader(network)
     tokens = reader.check(tokens)
-    reader.module.eval()
     if at_mask and reader.causal and not reader.mask_behind:
         warnings.warn(
             "a causal model does not see the text behind the first token, and predicts there the same for all texts: "
@@ -68,7 +67,8 @@ def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt:
         Distributions, (n, X).
     """
     reader, tokens = checked(network, tokens, at_mask=True)
-    return torch.cat([reader.probs(texts, prompt=prompt) for texts in tokens.split(TEXTS_AT_ONCE)])
+    with evaluating(reader.module):
+        return torch.cat([reader.probs(texts, prompt=prompt) for texts in tokens.split(TEXTS_AT_ONCE)])
 
 
 @own_settings()
@@ -89,9 +89,10 @@ def all_hidden_at_mask(
     """
     reader, tokens = checked(network, tokens, at_mask=True)
     states = []
-    for texts in tokens.split(TEXTS_AT_ONCE):
-        embedded = reader.embed(texts, prompt)
-        states.append(reader.hidden(embedded, embedded.first, cut))
+    with evaluating(reader.module):
+        for texts in tokens.split(TEXTS_AT_ONCE):
+            embedded = reader.embed(texts, prompt)
+            states.append(reader.hidden(embedded, embedded.first, cut))
     return torch.cat(states, 1).to(reader.dtype)
 
 
@@ -101,10 +102,11 @@ def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
     """Return the network's distributions at all positions of texts (n, T), as (n, T, X)."""
     reader, tokens = checked(network, tokens)
     probs = []
-    for texts in tokens.split(TEXTS_AT_ONCE):
-        embedded = reader.embed(texts)
-        logits = bert.gathered(reader.logits(embedded, None), embedded.places)
-        probs.append(logits.softmax(-1, dtype=reader.dtype))
+    with evaluating(reader.module):
+        for texts in tokens.split(TEXTS_AT_ONCE):
+            embedded = reader.embed(texts)
+            logits = bert.gathered(reader.logits(embedded, None), embedded.places)
+            probs.append(logits.softmax(-1, dtype=reader.dtype))
     return torch.cat(probs)
 
 
@@ -268,7 +270,7 @@ def tune_prompt(
     start: str = "uniform",
     before_step: Callable[[], None] | None = None,
 ) -> tuple[Tensor, LinearHead]:
-    """Tune a soft prompt before each text together with a linear head. The network stays frozen.
+    """Tune a soft prompt before each text together with a linear head. The network stays as it is.
 
     Args:
         network: the network.
@@ -306,7 +308,7 @@ def tune_prompt(
     inputs = tokens.to(reader.device)
     zeros = torch.zeros(reader.n_tokens, device=reader.device, dtype=reader.dtype)
     probs_behind = partial(reader.probs, prompt=prompt)
-    with frozen(reader.module):
+    with frozen(reader.module), evaluating(reader.module):
         head = fit_head(probs_behind, zeros, inputs, labels, plan, seed, [prompt], before_step, reader.is_half)
     return prompt.detach(), head
 

@@ -2,10 +2,10 @@
 reader's good ones a page runs to its end: what it asserts of data it asserts at its defaults only, and where there is
 no time for trials it says what is missing."""
 
-import jupytext
 import papermill
 import pytest
 from built_book import ROOT
+from lessons import run
 
 from hmmbook.parameters import Count, ParameterError, Preset, Seed, Sizes, check
 
@@ -69,16 +69,6 @@ def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path
     notebook = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb"
     with pytest.raises(papermill.PapermillExecutionError, match="unknown parameter 'seeed': did you mean 'seed'"):
         papermill.execute_notebook(notebook, tmp_path / "out.ipynb", {"seeed": 7}, progress_bar=False, cwd=ROOT)
-
-
-def run(name: str, **parameters) -> None:
-    """Run the code of a page in this process, at smoke."""
-    namespace = {}
-    for cell in jupytext.read(ROOT / "notebooks" / f"{name}.md").cells:
-        if cell.cell_type == "code":
-            exec(cell.source, namespace)
-        if "parameters" in cell.metadata.get("tags", []):
-            namespace |= {"preset": "smoke"} | parameters
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from runs import ENVIRONMENT, TINY, numbers, relatives, soon, stored
 
 from hmmbook import TrialSpec, run_trial, save_result
-from hmmbook.experiments import sweeps
 from hmmbook.experiments.ray_sweep import RayCluster, run_with_ray, settle
 from hmmbook.experiments.store import checkpoint_path
 from hmmbook.experiments.sweeps import Outcome, Sweep, describe
@@ -236,7 +235,7 @@ def test_a_sweep_of_a_large_preset_without_a_gpu_is_warned_of(tmp_path, monkeypa
 
 
 def test_a_result_that_cannot_be_written_does_not_cost_those_that_finish_with_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     store = tmp_path / "store"
     store.mkdir()
     (store / "smoke").write_text("a file in place of a folder", encoding="utf8")
@@ -245,8 +244,33 @@ def test_a_result_that_cannot_be_written_does_not_cost_those_that_finish_with_it
     ray.get = results.__getitem__
     with pytest.raises(OSError, match="could not be written"):
         settle(ray, Sweep(SPECS, store), dict(enumerate(SPECS)), [0, 1])
-    rescued = stored(tmp_path / "hmmbook-rescued")
+    rescued = {}
+    for folder in tmp_path.glob("hmmbook-rescued-*"):
+        rescued |= stored(folder)
     assert rescued == {f"{result.spec.hash}.json": numbers(result) for result in results}
+
+
+def test_an_error_of_a_measurement_fails_its_trial_alone(tmp_path):
+    result = run_trial(SPECS[1])
+
+    def get(task):
+        if task == 1:
+            return result
+        error = KeyError("x")
+        error.add_note("raised in the measurement rain")
+        raise error
+
+    ray = IdleRay("127.0.0.1")
+    ray.get = get
+    sweep = Sweep(SPECS[:2], tmp_path, log=lambda line: None)
+    settle(ray, sweep, dict(enumerate(SPECS[:2])), [0, 1])
+    reason = "KeyError: 'x', raised in the measurement rain"
+    assert sweep.outcome == Outcome(ran=[SPECS[1].hash], failed={SPECS[0].hash: reason})
+
+
+def test_a_time_to_stop_that_is_none_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"^until must be a time as .*, not nan$"):
+        run_with_ray(Sweep(SPECS, tmp_path), RayCluster(), until=float("nan"))
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,56 @@ def test_the_difference_of_a_single_trial_has_no_interval():
     assert f"{difference_ci(mean_ci([]), several)}" == "–"
 
 
+def test_a_mean_of_tiny_or_huge_numbers_is_as_that_of_others():
+    plain = mean_ci([1.0, 2.0, 4.0])
+    for exponent in (-1000, -600, 600, 1000):
+        scale = 2.0**exponent
+        scaled = mean_ci([scale, 2 * scale, 4 * scale])
+        assert scaled.mean == plain.mean * scale
+        assert (scaled.low, scaled.high) == (plain.low * scale, plain.high * scale)
+        assert scaled.deviation == pytest.approx(plain.deviation * scale)
+
+
+def test_a_difference_of_tiny_or_huge_spreads_is_as_that_of_others():
+    plain = difference_ci(mean_ci([1.0, 2.0, 4.0]), mean_ci([0.0, 0.5, 0.25]))
+    for exponent in (-600, -300, 300, 600):
+        scale = 2.0**exponent
+        first = mean_ci([scale, 2 * scale, 4 * scale])
+        second = mean_ci([0.0, scale / 2, scale / 4])
+        scaled = difference_ci(first, second)
+        assert (scaled.low / scale, scaled.high / scale) == pytest.approx((plain.low, plain.high))
+
+
+def test_a_difference_is_that_of_two_means_and_has_no_deviation():
+    sample = mean_ci([1.0, 2.0, 4.0])
+    difference = difference_ci(sample, sample)
+    assert math.isnan(difference.deviation)
+    with pytest.raises(ValueError, match=r"^second must be the mean of one sample, .* not a difference of two$"):
+        difference_ci(sample, difference)
+    with pytest.raises(TypeError, match=r"^first must be of type Interval, not list$"):
+        difference_ci([1.0, 2.0], sample)
+
+
+def test_the_difference_of_two_columns_of_shares_is_shown_as_it_is():
+    table = pd.DataFrame({"head_accuracy": [0.5, 0.75, 0.75], "other": [0.5, 0.5, 0.75]})
+    difference = table.head_accuracy - table.other.rename("head_accuracy")
+    assert difference.name == "head_accuracy"
+    assert mean_ci(difference).low < 0
+    assert mean_ci(difference).shown == (mean_ci(difference).low, mean_ci(difference).high)
+    assert mean_ci(difference, share=True).shown[0] == 0
+    negative = mean_ci(-difference)
+    assert negative.shown == (negative.low, negative.high)
+    assert mean_ci(table.head_accuracy).shown[1] == 1, "a mean of shares, and a difference, is at most 1"
+
+
+def test_no_column_of_shares_that_is_stored_has_an_interval_that_reaches_below_0(quick, beyond):
+    for table in (quick, beyond[1]):
+        own = table[table.changes == ""]
+        for column in ("head_accuracy", "prompt_accuracy", "attention_accuracy", "majority_rate"):
+            assert all(interval.share for interval in own.groupby("size")[column].agg(mean_ci))
+    assert mean_ci(pd.Series([0.25, 1.0], name="head_accuracy")).shown == (0, 1), "of two trials"
+
+
 def test_how_a_mean_is_shown():
     assert f"{mean_ci([0.9, 0.95, 1.0], share=True)}" == "95.0% [82.6%, 100.0%]"
     assert str(mean_ci([0.9, 0.95, 1.0])) == "95.0% [82.6%, 107.4%]"
@@ -203,6 +253,8 @@ def test_numbers_come_in_many_types_and_some_are_missing(values):
         ([[0.5, 0.25]], "one column of numbers, not list"),
         (0.5, "one column of numbers, not float"),
         ({0.5, 0.25}, "one column of numbers, not set"),
+        (np.ma.masked_invalid([0.5, np.nan]), "values must have no masked entries"),
+        ([0.5, np.ma.masked], "values must"),
         (["0.5"], "values must be numbers, not '0.5'"),
     ],
 )

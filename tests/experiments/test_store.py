@@ -89,6 +89,7 @@ def test_new_results_never_lie_among_installed_files(beside, named, expected, tm
     (tmp_path / beside).touch()
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("HMMBOOK_MINE", named)
+    monkeypatch.setattr(store_module, "PACKAGES", tmp_path)
     monkeypatch.setattr(store_module, "ROOT", tmp_path)
     monkeypatch.setattr(store_module, "STORE", tmp_path / "results")
     assert store_module._project_store() == tuple(tmp_path / folder for folder in expected)
@@ -248,7 +249,7 @@ IMPOSSIBLE = [
     {"environment": {}},
     {"added": {"exact_prompt_accuracy": 1.5}},
     {"added": {"frequency_loss": -1.0}},
-    {"added": {"rain": [1, 2]}},
+    {"added": {"rain": {1, 2}}},
     {"added": {"seconds": 1.0}},
     {"added": {"head.accuracy": 1.0}},
 ]
@@ -275,6 +276,41 @@ def test_a_measurement_of_the_readers_own_is_stored(result, tmp_path):
     rain = {"in April": 0.5, "in May": {"all": 0.25}}
     path = save_result(replace(result, added=result.added | {"rain": rain}), tmp_path)
     assert load_result(path).added["rain"] == rain
+
+
+FOREIGN = [
+    ('"rain": 1e999', "rain"),
+    ('"rain": {"a": [1e999]}', "rain.a"),
+    ('"head.accuracy": 0.5', "head.accuracy"),
+    ('"added": {}', "added"),
+    ('"__class__": 1', "__class__"),
+    ('"exact_prompt_accuracy": 1.5', "exact_prompt_accuracy"),
+    ('"frequency_loss": "much"', "frequency_loss"),
+]
+
+
+@tried("stored results")
+@pytest.mark.parametrize(("entry", "name"), FOREIGN)
+def test_an_entry_that_no_result_has_is_an_error_that_names_file_and_entry(entry, name, result, tmp_path):
+    result = replace(result, added={})
+    path = save_result(result, tmp_path)
+    path.write_text(path.read_text(encoding="utf8").replace('"format"', f'{entry}, "format"', 1), encoding="utf8")
+    with pytest.raises(ValueError, match=re.escape(f"{path} is no readable result: ") + ".*" + re.escape(name)):
+        load_result(path)
+
+
+def test_what_a_measurement_gave_that_is_not_known_here_is_read_and_written_again(result, tmp_path):
+    own = {"rain": [0.5, 1], "snow": {"in May": {"a": {"b": {"c": None}}}}}
+    path = save_result(replace(result, added=result.added | own), tmp_path)
+    loaded = load_result(path)
+    assert (loaded.added["rain"], loaded.added["snow"]) == (own["rain"], own["snow"])
+    before = path.read_bytes()
+    assert save_result(loaded, tmp_path).read_bytes() == before
+
+
+def test_a_store_of_no_folder_is_refused(result):
+    with pytest.raises(ValueError, match=r"^store must name at least one folder, not \(\)$"):
+        save_result(result, ())
 
 
 # What is committed

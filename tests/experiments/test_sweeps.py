@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,11 @@ import pytest
 from faults import fill
 from runs import TINY, numbers, stored
 
-from hmmbook import TrialSpec, is_stored, load_result, result_path, run_missing, run_trial, save_result
+from hmmbook import TrialSpec, load_result, result_path, run_missing, run_trial, save_result
 from hmmbook.experiments import sweeps
 from hmmbook.experiments.measurements import MEASUREMENTS, Measurement
 from hmmbook.experiments.store import checkpoint_path
 from hmmbook.experiments.sweeps import Outcome, Sweep, deadline, describe, shard_of, store_safely, summary
-from hmmlib import device
 
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in range(4)]
 HASHES = [spec.hash for spec in SPECS]
@@ -104,7 +104,7 @@ def test_a_trial_cut_by_the_time_box_goes_on_where_it_was_and_ends_as_if_undistu
     outcome = run_missing([spec], tmp_path, log=ignore, on_progress=clock.report)
 
     assert outcome == Outcome(ran=[spec.hash])
-    assert clock.reports[0] == (spec, "pretraining", 8 / 12), "nothing is pretrained twice"
+    assert clock.reports[1] == (spec, "pretraining", 8 / 12), "nothing is pretrained twice"
     assert numbers(load_result(result_path(spec, tmp_path))) == numbers(run_trial(spec))
     assert not checkpoint_path(spec, tmp_path).exists()
 
@@ -144,11 +144,15 @@ def test_an_interrupt_keeps_a_checkpoint_and_says_so(tmp_path, capfd):
         ({"networks": __file__}, f"networks must be a folder where files can be written, not {__file__}: "),
         ({"also": ["rain"]}, "each of also must be one of .*, not 'rain'"),
         ({"also": ["head_accuracy"]}, "each of also must be one of .*, not 'head_accuracy'"),
+        ({"until": float("nan")}, "until must be a time as time.monotonic.. counts, or math.inf for no limit, not nan"),
+        ({"until": "5"}, "until must be a time as .*, not '5'"),
+        ({"until": None}, "until must be a time as .*, not None"),
+        ({"parts": 3}, "parts must be of type Parts, not int"),
     ],
     ids=str,
 )
 def test_bad_arguments_are_refused_before_any_work(arguments, message, tmp_path):
-    with pytest.raises((ValueError, OSError), match=message):
+    with pytest.raises((ValueError, OSError, TypeError), match=message):
         run_missing(SPECS, tmp_path, **arguments)
     assert not any(tmp_path.iterdir())
 
@@ -192,7 +196,7 @@ def test_a_deadline_counts_in_minutes(monkeypatch):
 def test_shards_part_a_sweep():
     shards = [shard_of(SPECS, f"{index}/3") for index in (1, 2, 3)]
     assert shards == [[SPECS[0], SPECS[3]], [SPECS[1]], [SPECS[2]]]
-    for text in ("0/3", "4/3", "1", "a/b", "1/", "-1/3"):
+    for text in ("0/3", "4/3", "1", "a/b", "1/", "-1/3", "", "1/3/3", "1/" + 5000 * "9", "1/3\n"):
         with pytest.raises(ValueError, match="shard must be I/N with I from 1 to N"):
             shard_of(SPECS, text)
 
@@ -202,9 +206,11 @@ def test_shards_part_a_sweep():
 
 @pytest.fixture
 def rescued(tmp_path, monkeypatch):
-    """The system's temporary folder, where a result is kept that the store cannot take."""
-    monkeypatch.setattr(sweeps.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
-    return tmp_path / "temporary" / "hmmbook-rescued"
+    """Where in the system's temporary folder a result is kept that the store cannot take."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "_get_candidate_names", lambda: iter(["new"]))
+    (tmp_path / "temporary").mkdir()
+    return tmp_path / "temporary" / "hmmbook-rescued-new"
 
 
 def test_a_result_that_cannot_be_stored_is_kept_elsewhere_and_the_error_says_where(results, tmp_path, rescued):
@@ -213,6 +219,21 @@ def test_a_result_that_cannot_be_stored_is_kept_elsewhere_and_the_error_says_whe
     with pytest.raises(OSError, match=f"could not be written: .*; the finished result is kept in {rescued}"):
         store_safely(results[0], tmp_path / "store")
     assert load_result(result_path(SPECS[0], rescued)) == results[0]
+
+
+@pytest.mark.parametrize("taken", ["file", "missing"])
+def test_the_first_error_is_never_hidden_by_a_temporary_folder_that_cannot_be_written(
+    taken, results, tmp_path, monkeypatch
+):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "smoke").write_text("a file in place of a folder")
+    if taken == "file":
+        (tmp_path / "temporary").write_text("mine")
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    path = result_path(SPECS[0], tmp_path / "store")
+    message = f"{path} could not be written: .*; the finished result could not be kept elsewhere either: "
+    with pytest.raises(OSError, match=message):
+        store_safely(results[0], tmp_path / "store")
 
 
 def test_a_file_that_is_damaged_while_the_trial_runs_does_not_cost_its_result(results, tmp_path, rescued):
@@ -265,9 +286,11 @@ def test_a_disk_that_is_full_for_a_checkpoint_is_named_and_the_trial_runs_when_t
 ):
     store = disk(kib=4000)
     filler = fill(store)
-    with pytest.raises(OSError, match="No space left on device"):
+    told = pytest.warns(UserWarning, match="No space left on device; the network is pretrained, so the trial goes on")
+    with told, pytest.raises(OSError, match=f"No space left on device.* is kept in {rescued}"):
         run_missing(SPECS[:1], store, log=ignore)
     filler.unlink()
+    assert numbers(load_result(result_path(SPECS[0], rescued))) == numbers(results[0]), "a checkpoint is not needed"
     assert run_missing(SPECS[:1], store, log=ignore) == Outcome(ran=HASHES[:1])
     assert stored(store) == {f"{HASHES[0]}.json": numbers(results[0])}
     survived("disk full")
@@ -292,18 +315,6 @@ def test_a_trial_that_another_process_finishes_meanwhile_is_only_run_twice(resul
     outcome = run_missing(SPECS[:1], tmp_path, log=ignore, on_progress=store_the_same)
     assert outcome == Outcome(ran=HASHES[:1])
     assert stored(tmp_path) == {f"{HASHES[0]}.json": numbers(results[0])}
-
-
-def test_networks_are_kept_for_trials_that_differ_in_their_task_alone(tmp_path, monkeypatch):
-    networks = tmp_path / "networks"
-    specs = [SPECS[0], SPECS[0].replace(prompt_length=2)]
-    outcome = run_missing(specs, tmp_path, log=ignore, networks=networks)
-    assert len(outcome.ran) == 2
-    assert len(list(networks.iterdir())) == 1
-    monkeypatch.setattr("hmmbook.experiments.parts.pretrain", lambda *arguments: pytest.fail("it was pretrained again"))
-    run_missing([SPECS[0].replace(prompt_length=3)], tmp_path, log=ignore, networks=networks)
-    assert is_stored(SPECS[0].replace(prompt_length=3), tmp_path)
-    assert device.pick("cpu").type == "cpu"
 
 
 def test_a_measurement_of_ones_own_is_added_to_stored_results(results, tmp_path, monkeypatch):

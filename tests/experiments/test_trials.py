@@ -58,9 +58,30 @@ def test_a_memory_model_has_no_prompts():
 def test_a_trial_reports_its_progress_and_the_seconds_of_each_phase():
     reports = []
     result = run_trial(TrialSpec("smoke", **TINY), lambda phase, share: reports.append((phase, share)))
-    assert reports[:4] == [("pretraining", 0.25), ("pretraining", 0.5), ("pretraining", 0.75), ("pretraining", 1.0)]
+    assert reports[0] == ("drawing", 0.0)
+    assert reports[1:5] == [("pretraining", share) for share in (0.25, 0.5, 0.75, 1.0)]
     assert reports[-1] == ("prompt tuning", 1.0)
     assert set(result.seconds) == {"pretraining", "exact model", "head tuning", "exact ladder", "prompt tuning"}
+
+
+def test_a_trial_whose_time_is_over_draws_nothing(monkeypatch):
+    monkeypatch.setattr(parts_module, "draw_model", lambda spec: pytest.fail("a model was drawn"))
+
+    def end(phase, share):
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        run_trial(TrialSpec("smoke", **TINY), end)
+
+
+def test_a_preset_for_a_gpu_on_a_cpu_is_warned_of(monkeypatch):
+    def end(spec):
+        raise TimeoutError
+
+    monkeypatch.setattr(parts_module, "draw_model", end)
+    warned = pytest.warns(UserWarning, match=r"^gpu is for a GPU: on a CPU this trial takes hours or days$")
+    with warned, pytest.raises(TimeoutError):
+        run_trial(TrialSpec("gpu"), device="cpu")
 
 
 def test_a_result_notes_what_made_it():

@@ -40,6 +40,7 @@ REFUSED = [
     ("trial --panel left --missing --size 7", ["sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"]),
     ("trial --panel left --missing --n-states 4", ["a panel has its own --n-states and --n-memory"]),
     ("trial --shard 5/4", ["shard must be I/N with I from 1 to N, such as 1/4, not '5/4'"]),
+    ("trial --shard=", ["shard must be I/N with I from 1 to N, such as 1/4, not ''"]),
     ("trial --also rain", ["--also must be one of all, exact_prompt_accuracy"]),
     ("trial --workers 2", ["No such option", "--workers"]),
     ("trial --n-states 0", ["'--n-states'", "greater than or equal to 1"]),
@@ -193,6 +194,23 @@ def test_several_stored_trials_are_shown_with_what_tells_them_apart(call, tmp_pa
     assert second.startswith("smoke |H| = 3, seed 0, head_rate 0.2: head ")
     assert "; stored on " in second
     assert last == f"0 run, 2 were stored, 0 are left, 0 failed; results are in {tmp_path}"
+
+
+def test_a_value_that_is_given_twice_is_one_trial(call, tmp_path):
+    code, out, _ = call("trial", "--n-states", 3, "--n-states", 3, *SMOKE, tmp_path)
+    assert code == 0
+    assert out.splitlines()[1] == "run now, and stored:"
+    code, out, _ = call("trial", "--n-states", 3, "--n-states", 4, "--n-states", 3, *SMOKE, tmp_path)
+    assert out.splitlines()[-1].startswith("1 run, 1 were stored, ")
+    assert out.count("|H| = 3") == 1
+
+
+def test_an_interrupt_before_there_is_work_is_no_traceback(call, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hmmlib.device.pick", interrupt)
+    assert call("info") == (130, "", "")
 
 
 def test_two_shards_run_a_whole_panel(call, tmp_path):

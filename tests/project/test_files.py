@@ -47,6 +47,25 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path):
     assert os.listdir(tmp_path) == ["pipe"]
 
 
+def test_a_link_stays_and_the_file_that_it_leads_to_is_written(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "table.csv"
+    link.symlink_to("elsewhere/table.csv")
+    for text in ("new", "newer"):
+        assert write_whole(link, text) == link
+        assert os.readlink(link) == "elsewhere/table.csv"
+        assert (tmp_path / "elsewhere" / "table.csv").read_text(encoding="utf8") == text
+    assert os.listdir(tmp_path / "elsewhere") == ["table.csv"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
+def test_a_file_keeps_its_permissions(mode, tmp_path):
+    path = write_whole(tmp_path / "table.csv", "older")
+    path.chmod(mode)
+    write_whole(path, "newer")
+    assert path.stat().st_mode & 0o777 == mode
+
+
 def test_a_tilde_is_the_users_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert write_whole("~/a file", "text") == tmp_path / "a file"

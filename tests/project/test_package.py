@@ -16,25 +16,50 @@ from runs import ENVIRONMENT
 
 import hmmlib
 import notebooks as pipeline
+from hmmbook import results
 
 README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> dict[str, bytes]:
-    """The files of the package, by name. Those of its metadata are without their folder."""
+def wheel_path(tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("wheel")
     (path,) = WheelBuilder(str(ROOT)).build(directory=str(folder))
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_path) -> dict[str, bytes]:
+    """The files of the package, by name. Those of its metadata are without their folder."""
     metadata_folder = f"hmmlib-{hmmlib.__version__}.dist-info/"
-    with zipfile.ZipFile(path) as file:
+    with zipfile.ZipFile(wheel_path) as file:
         return {name.removeprefix(metadata_folder): file.read(name) for name in file.namelist()}
 
 
 def test_the_package_has_both_libraries_and_the_stored_results(wheel):
     assert {"hmmlib/py.typed", "hmmlib/__init__.pyi", "hmmbook/__init__.pyi"} <= wheel.keys()
-    results = [name for name in wheel if name.startswith("hmmlib/results/quick/")]
+    results = [name for name in wheel if name.startswith("hmmbook/results/quick/")]
     assert len(results) > 100
+
+
+def test_an_installed_package_finds_the_stored_results(wheel_path, tmp_path):
+    with zipfile.ZipFile(wheel_path) as file:
+        file.extractall(tmp_path)
+    program = "import hmmbook; print(hmmbook.__file__, len(hmmbook.results('quick')))"
+
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=ENVIRONMENT | {"PYTHONPATH": str(tmp_path), "HMMBOOK_MINE": "mine"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    place, count = process.stdout.split()
+    assert place.startswith(str(tmp_path))
+    assert int(count) == len(results("quick"))
 
 
 def test_the_installed_command_and_the_module_fail_alike(wheel):

@@ -159,6 +159,38 @@ def test_the_checkpoint_of_another_run_is_refused_and_stays(after_six_steps):
         train(path=path)
 
 
+UNFIT = [
+    ({"done": 10**6}, "done must be an integer from 0 to"),
+    ({"done": -5}, "done must be an integer from 0 to"),
+    ({"done": 1.5}, "done must be an integer from 0 to"),
+    ({"losses": torch.zeros(1)}, "losses must have shape"),
+    ({"losses": None}, "TypeError: losses must be of type Tensor"),
+    ({"network": {}}, "RuntimeError: Error"),
+    ({"optimisers": []}, "ValueError: zip"),
+    ({"masks": torch.zeros(2)}, "masks|RuntimeError|TypeError"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason"), UNFIT, ids=str)
+def test_a_checkpoint_that_does_not_fit_its_plan_is_refused_by_name_and_stays(changes, reason, after_six_steps):
+    path = after_six_steps
+    checkpoints.save(path, checkpoints.load(path) | changes)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=rf"one\.pt is no checkpoint that can be used, so move it away: .*({reason})"):
+        train(path=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["done", "losses", "network", "optimisers", "masks", "dropout", "scaler"])
+def test_a_checkpoint_that_lacks_something_is_refused_by_name(name, after_six_steps):
+    path = after_six_steps
+    content = checkpoints.load(path)
+    del content[name]
+    checkpoints.save(path, content)
+    with pytest.raises(ValueError, match=rf"one\.pt is no checkpoint that can be used, .*: KeyError: '{name}'"):
+        train(path=path)
+
+
 def test_a_checkpoint_of_another_kind_of_hardware_is_begun_anew(after_six_steps):
     path = after_six_steps
     content = checkpoints.load(path)

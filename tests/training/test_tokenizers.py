@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from tiny_networks import model
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
+from tiny_networks import CONFIGURATION, model
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
 from hmmlib import MASK, FromTransformers
 
@@ -117,3 +117,60 @@ def test_what_a_user_passes_goes_before_what_the_tokenizer_says(word_level):
     assert (reader.before, reader.behind, reader.pad, int(reader.ids[-1])) == ([], [9], 1, 8)
     with pytest.raises(ValueError, match="causal must be False, because BertForMaskedLM sees a place behind a token"):
         FromTransformers.with_tokenizer(network, word_level, ["cow"], causal=True)
+
+
+# A word is what the tokenizer reads
+
+
+@pytest.fixture
+def pieces_of_both_kinds():
+    """A tokenizer with "cow" as a word, and as the end of another one."""
+    pieces = [("<unk>", 0.0), ("▁cow", -1.0), ("cow", -3.0), ("▁", -4.0), ("s", -3.0)]
+    made = Tokenizer(models.Unigram(pieces, unk_id=0))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>")
+
+
+@pytest.fixture
+def letters_of_bytes():
+    """A tokenizer of bytes, in whose vocabulary "é" is the name of a byte."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=257, show_progress=False, initial_alphabet=alphabet)
+    made.train_from_iterator(["é"] * 30, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=made)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "word", "entry"), [("pieces_of_both_kinds", "cow", "▁cow"), ("letters_of_bytes", "é", "Ã©")]
+)
+def test_a_word_is_what_the_tokenizer_reads_and_not_an_entry_of_its_name(tokenizer, word, entry, request):
+    tokenizer = request.getfixturevalue(tokenizer)
+    reader = FromTransformers.with_tokenizer(large_network(), tokenizer, [word], mask=299)
+    assert reader.ids[0] == tokenizer.get_vocab()[entry]
+
+
+def test_an_entry_that_is_not_a_text_is_refused(letters_of_bytes, pieces_of_both_kinds):
+    with pytest.raises(ValueError, match="words must be entries of the vocabulary that are texts, but 'ß' is written"):
+        FromTransformers.with_tokenizer(large_network(), letters_of_bytes, ["ß"], mask=299)
+    with pytest.raises(ValueError, match="words must be entries of the vocabulary that are texts, but '▁' is written"):
+        FromTransformers.with_tokenizer(large_network(), pieces_of_both_kinds, ["▁", "cow"], mask=299)
+
+
+def test_two_words_that_are_read_alike_are_refused(pieces_of_both_kinds):
+    with pytest.raises(ValueError, match="words must be read as different tokens, but the tokenizer reads them as"):
+        FromTransformers.with_tokenizer(large_network(), pieces_of_both_kinds, ["cow", "▁cow"], mask=299)
+
+
+def test_a_word_that_is_read_in_small_letters_is_refused_with_what_to_write(word_level):
+    word_level.backend_tokenizer.normalizer = normalizers.Lowercase()
+    with pytest.raises(ValueError, match=r"which reads 'Cow' as .*: write 'cow' if you mean that"):
+        FromTransformers.with_tokenizer(model("BertForMaskedLM"), word_level, ["Cow"])
+
+
+def large_network():
+    config = BertConfig(**CONFIGURATION | {"vocab_size": 300})
+    return BertForMaskedLM(config).eval()

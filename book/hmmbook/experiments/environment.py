@@ -57,7 +57,7 @@ def environment(on: torch.device, precision: str) -> dict[str, str | int | None]
         "cpu": torch.backends.cpu.get_cpu_capability(),  # Sums are rounded in an order that its instructions decide.
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "transformers": version("transformers"),
         "hmmlib": __version__,
         "commit": git_commit(),

@@ -1,18 +1,23 @@
 """The types of the fields of specs and results, and the check of one value.
 
 A type says which values are possible, for example a share from 0 to 1. Pydantic does the checking. A trial's result may
-hold tables, so `as_type` makes a type of a dictionary of types as well.
+hold tables, so `as_type` makes a type of a dictionary of types as well. What a result holds must be read from its file
+as it was written, which `storable` sees to.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import reprlib
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from torch import Tensor
 from typing_extensions import TypedDict  # pydantic asks for this one before Python 3.12, and brings it along
 
 LARGEST_INTEGER = 2**31 - 1
@@ -70,7 +75,8 @@ def as_type(kind: Any, extra: Literal["forbid", "allow"] = "forbid") -> Any:
     return with_config(ConfigDict(extra=extra))(table)
 
 
-_adapter = cache(TypeAdapter)
+make_adapter = cache(TypeAdapter)
+"""Return what checks values of a type. It is made once for each type."""
 
 
 def checked(name: str, field_type: Any, value: Any, strict: bool = True) -> Any:
@@ -88,13 +94,91 @@ def checked(name: str, field_type: Any, value: Any, strict: bool = True) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     try:
-        return _adapter(field_type).validate_python(value, strict=strict)
+        return make_adapter(field_type).validate_python(value, strict=strict)
     except ValidationError as error:
-        first = error.errors()[0]
+        raise ValueError(_in_one_line(name, error)) from None
+
+
+def _in_one_line(name: str, error: ValidationError) -> str:
+    """The first thing that pydantic found wrong with a field."""
+    first = error.errors()[0]
     path = [name]
     for part in first["loc"]:
         # Pydantic also names the branch of a union that it tried, which says nothing to a reader.
         if not re.match(r"dict\[|constrained-", str(part)):
             path.append(str(part))
-    message = first["msg"].removeprefix("Value error, ")
-    raise ValueError(f"{'.'.join(path)}: {message}, not {reprlib.repr(first['input'])}")
+    message = first["msg"].removeprefix("Value error, ").replace("null", "None")
+    return f"{'.'.join(path)}: {message}, not {reprlib.repr(first['input'])}"
+
+
+def storable(name: str, field_type: Any, value: Any) -> Any:
+    """Return a value of a result as it will be read from its file.
+
+    Numbers of NumPy and torch become Python's, and a tuple becomes a list. Dictionaries and lists are copied.
+
+    Args:
+        name: what the value is called in the message of an error.
+        field_type: a type, as `as_type` gives it.
+        value: the value to store.
+
+    Raises:
+        ValueError: the value is not of this type, or no file of JSON can hold it. The message names the field.
+    """
+    plain = _plain(name, value)
+    columns = set()
+    for column in _columns(name, plain):
+        if column in columns:
+            raise ValueError(f"{column}: two numbers would have this name in the table of results, so rename one")
+        columns.add(column)
+    try:
+        # Checked as JSON, because a type such as tuple[float, float] must also accept the list that a file holds.
+        make_adapter(field_type).validate_json(json.dumps(plain), strict=True)
+    except ValidationError as error:
+        raise ValueError(_in_one_line(name, error)) from None
+    return plain
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value made of what JSON has: dictionaries with texts as keys, lists, texts, finite numbers, bool and None."""
+    if isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, str):
+        value = str.__str__(value)  # for example a version of torch, which has a class of its own
+    if isinstance(value, dict):
+        entries = {}
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                raise ValueError(f"{name}: Keys should be texts, not {reprlib.repr(key)}")
+            entries[_plain(name, key)] = _plain(f"{name}.{key}", entry)
+        return entries
+    if isinstance(value, list | tuple):
+        return [_plain(name, entry) for entry in value]
+    if type(value) not in (float, int, str, bool, type(None)):
+        raise ValueError(
+            f"{name}: Input should be a number, a text, None, or a list or dictionary of these, "
+            f"not {type(value).__name__} {reprlib.repr(value)}"
+        )
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}: Input should be a finite number, or None where there is none, not {value}")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name}: Input should be an integer of at most 64 bits, not {reprlib.repr(value)}")
+    if isinstance(value, str) and not value.isascii():
+        _check_characters(name, value)
+    return value
+
+
+def _check_characters(name: str, text: str) -> None:
+    """Raise ValueError if a text has characters that no file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: Input should be a text without half characters, not {text!a}") from None
+
+
+def _columns(name: str, value: Any) -> Iterator[str]:
+    """The names that a value's numbers have in the table of results."""
+    if not isinstance(value, dict):
+        yield name
+        return
+    for key, entry in value.items():
+        yield from _columns(f"{name}.{key}", entry)

@@ -14,6 +14,7 @@ import pandas as pd
 from hmmbook.experiments.fields import Share
 from hmmbook.experiments.measurements import MEASUREMENTS
 from hmmbook.experiments.trials import TrialResult
+from hmmlib.validation import of_type
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Interval:
     """How many values there are."""
     share: bool = False
     """Whether the values are shares. Their interval is shown within 0 and 1, where every mean of shares lies."""
+    of_difference: bool = False
+    """Whether it is that of the difference of two means, as `difference_ci` gives it."""
 
     @property
     def shown(self) -> tuple[float, float]:
@@ -60,10 +63,13 @@ class Interval:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the values, which the interval's width gives. NaN if there is no interval."""
-        if self.n < 2:
+        """The standard deviation of the values, which the interval's width gives.
+
+        It is NaN if there is no interval, and for a difference, because that is of two samples.
+        """
+        if self.n < 2 or self.of_difference:
             return math.nan
-        half_width = (self.high - self.low) / 2
+        half_width = self.high / 2 - self.low / 2  # The difference of two large numbers might be infinite.
         return half_width / quantile(self.n - 1) * math.sqrt(self.n)
 
 
@@ -77,36 +83,54 @@ def quantile(freedom: float) -> float:
 def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
     """Return the mean of values with its 95% interval (Student's t).
 
-    It serves `DataFrame.agg`, too: `results("quick").groupby("size").gain.agg(mean_ci)`.
+    It serves `DataFrame.agg`, too: `results("quick").groupby("size").gain.agg(mean_ci)`. Take `agg` there and not
+    `apply`, which hides the column's name, so that you would have to say whether it holds shares.
 
     Args:
         values: numbers. NaN and None are left out.
         share: whether the values are shares, whose interval is shown within 0 and 1. If left out, they are shares
-            where they are a column that a measurement declares as `Share`, such as `head_accuracy`.
+            where they lie from 0 to 1 in a column that a measurement declares as `Share`, such as `head_accuracy`. But
+            pandas gives the difference of two such columns their name. So an interval around a mean below one half is
+            shown as it is if it reaches below 0, because whether a difference does is what one wants to know.
 
     Raises:
         TypeError: a value is no number.
-        ValueError: these are several columns, a value is infinite, or a share is not from 0 to 1.
+        ValueError: these are several columns, a value is infinite or masked, or a share is not from 0 to 1.
 
     Example:
         >>> mean_ci([0.5, 0.6, 0.7], share=True)
         60.0% [35.2%, 84.8%]
     """
-    if share is None:
-        share = declares_shares(getattr(values, "name", None))
+    is_said = share is not None
+    column = getattr(values, "name", None)
     values = _present_numbers(values)
     if not np.isfinite(values).all():
         raise ValueError(f"values must be finite, not {values}")
-    if share and not ((values >= 0) & (values <= 1)).all():
+    are_within = bool(((values >= 0) & (values <= 1)).all())
+    if not is_said:
+        share = are_within and declares_shares(column)
+    if share and not are_within:
         raise ValueError(f"values must be shares, from 0 to 1, not {values}; if they are none, pass share=False")
+    share = bool(share)
     n = len(values)
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0, share)
-    mean = math.fsum(values) / n
+    scale = power_of_two(np.abs(values).max())
+    mean = math.fsum(values / scale) / n * scale
     if n == 1:
         return Interval(mean, -math.inf, math.inf, 1, share)
-    half = quantile(n - 1) / math.sqrt(n) * float(np.std(values, ddof=1))
+    half = quantile(n - 1) / math.sqrt(n) * float(np.std(values / scale, ddof=1)) * scale
+    if not is_said and mean < half and mean < 0.5:
+        share = False
     return Interval(mean, mean - half, mean + half, n, share)
+
+
+def power_of_two(size: float) -> float:
+    """Return the power of two just below a size.
+
+    Numbers that are divided by it can be squared without becoming infinite or zero. Such a division does not round.
+    """
+    return math.ldexp(1.0, math.frexp(size)[1] - 1)
 
 
 def declares_shares(column: object) -> bool:
@@ -120,6 +144,8 @@ def declares_shares(column: object) -> bool:
 
 def _present_numbers(values: Sequence[float]) -> np.ndarray:
     """The numbers among values, without those that are missing."""
+    if np.ma.is_masked(values):
+        raise ValueError("values must have no masked entries, because their values are unknown: pass the others alone")
     column = np.asarray(values, dtype=object)
     if column.ndim != 1:
         raise ValueError(
@@ -138,18 +164,30 @@ def difference_ci(first: Interval, second: Interval) -> Interval:
 
     Its `n` counts the values of both. The interval is infinite where a sample has a single value. Mean and interval are
     NaN where a sample has none.
+
+    Args:
+        first: the mean of a sample, as `mean_ci` gives it.
+        second: the mean of the other sample.
+
+    Raises:
+        TypeError: an argument is no interval, for example a list of values.
+        ValueError: an argument is a difference itself.
     """
+    for name, interval in (("first", first), ("second", second)):
+        if of_type(name, interval, Interval).of_difference:
+            raise ValueError(f"{name} must be the mean of one sample, as mean_ci gives it, not a difference of two")
     n = first.n + second.n
     mean = first.mean - second.mean
     if min(first.n, second.n) == 0:
-        return Interval(math.nan, math.nan, math.nan, n)
+        return Interval(math.nan, math.nan, math.nan, n, of_difference=True)
     if min(first.n, second.n) == 1:
-        return Interval(mean, -math.inf, math.inf, n)
-    first_square = first.deviation**2 / first.n
-    second_square = second.deviation**2 / second.n
+        return Interval(mean, -math.inf, math.inf, n, of_difference=True)
+    scale = power_of_two(max(first.deviation, second.deviation))
+    first_square = (first.deviation / scale) ** 2 / first.n
+    second_square = (second.deviation / scale) ** 2 / second.n
     error = first_square + second_square
     freedom = 1.0
     if error:
         freedom = error**2 / (first_square**2 / (first.n - 1) + second_square**2 / (second.n - 1))
-    half = quantile(freedom) * math.sqrt(error)
-    return Interval(mean, mean - half, mean + half, n)
+    half = quantile(freedom) * math.sqrt(error) * scale
+    return Interval(mean, mean - half, mean + half, n, of_difference=True)

@@ -17,12 +17,12 @@ import reprlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
-from hmmbook.experiments.fields import Anything, as_type, checked
+from hmmbook.experiments.fields import Anything, Text, as_type, checked, make_adapter, storable
 from hmmbook.experiments.labels import Task
 from hmmbook.experiments.specs import FIELD_TYPES, TrialSpec
+from hmmbook.experiments.unchanged import unchanged
 
 Seeds = dict[str, int]
 """The seed of each random draw of a trial, by name."""
@@ -60,7 +60,9 @@ def check_name(name: str) -> None:
 class Measurement:
     """Register a function as a measurement of trials. Use it as a decorator.
 
-    The function returns a dictionary of named numbers. Each of its parameters names something that a trial has:
+    The function returns a dictionary of named numbers. A number that does not exist is None. The function must not
+    change what it is given, because the measurements after it are given the same. Each of its parameters names
+    something that a trial has:
 
     - `spec`, `seeds`, `model`, `task`;
     - `exact`, the exact G on the task's texts, (n, T, X);
@@ -82,8 +84,9 @@ class Measurement:
         kinds: more names, each with the type of its value. A dictionary of types is a table with just these names.
 
     Raises:
-        TypeError: it is used without names.
-        ValueError: another measurement has one of the names, or every result has it, or it is no name of Python's.
+        TypeError: it is used without names, a kind is no type, or what it decorates is no function with a name.
+        ValueError: another measurement has one of the names, or every result has it, or it is no name of Python's. Or
+            the phase is no text of printed characters.
 
     Example:
         >>> from hmmbook import Measurement
@@ -108,18 +111,21 @@ class Measurement:
                 raise TypeError('Measurement takes the names of what is measured: @Measurement("my_share")')
         self.kinds = dict.fromkeys(names, Anything)
         for name, kind in kinds.items():
-            self.kinds[name] = as_type(kind)
+            self.kinds[name] = kind_of(name, kind)
         self.names = tuple(self.kinds)
         if not self.names:
             raise TypeError('Measurement takes the names of what is measured: @Measurement("my_share")')
         for name in self.names:
             check_name(name)
-        self.phase = phase
+        self.phase = phase if phase == "" else checked("phase", Text, phase)
         self.vanilla = vanilla
         self.prompts = prompts
         self.on_request = on_request
 
     def __call__(self, function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+        if not hasattr(function, "__qualname__"):
+            kind = type(function).__name__
+            raise TypeError(f"a measurement must be a function with a name, not {kind}: write a def that calls it")
         self.function = function
         self.needs = []
         for name, parameter in inspect.signature(function).parameters.items():
@@ -153,23 +159,42 @@ class Measurement:
         """Measure a trial.
 
         Raises:
-            ValueError: the function returned something else than its names, or a value that cannot be stored.
+            ValueError: the function returned something else than its names, or a value that cannot be stored, or it
+                changed what it was given.
+            Exception: the function raised it. A note on it names the measurement.
         """
-        arguments = {name: getattr(trial, name) for name in self.needs}
-        values = self.function(**arguments)
         called = f"the measurement {self.function.__name__}"
+        arguments = {name: getattr(trial, name) for name in self.needs}
+        with unchanged(called, **arguments):
+            try:
+                values = self.function(**arguments)
+            except Exception as error:
+                error.add_note(f"raised in {called}")
+                raise
         if not isinstance(values, dict) or set(values) != set(self.names):
             raise ValueError(f"{called} must give a dict with {', '.join(self.names)}, not {reprlib.repr(values)}")
+        stored = {}
         for name, value in values.items():
-            if isinstance(value, Tensor):
-                raise ValueError(f"{called} must give numbers, not a tensor: {name} needs .item()")
-            if isinstance(value, np.generic):
-                values[name] = value.item()
             try:
-                checked(name, self.kinds[name], value)
+                stored[name] = storable(name, self.kinds[name], value)
             except ValueError as error:
                 raise ValueError(f"{called} gives what cannot be stored: {error}") from None
-        return values
+        return stored
+
+
+def kind_of(name: str, kind: Any) -> Any:
+    """Return the type of a number that a measurement declares.
+
+    Raises:
+        TypeError: it is no type, so no value could be checked.
+    """
+    try:
+        field_type = as_type(kind)
+        make_adapter(field_type).rebuild()  # A text is read as the name of a type, which need not exist.
+    except Exception as error:  # Pydantic raises errors of many classes, for example where a name is not defined.
+        short = reprlib.repr(kind)
+        raise TypeError(f"the kind of {name} must be a type, or a dictionary of types, not {short}") from error
+    return field_type
 
 
 def measured_names() -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ from hmmbook.experiments import labels
 from hmmbook.experiments.environment import environment
 from hmmbook.experiments.measurements import Split, over_tokens
 from hmmbook.experiments.specs import TrialSpec
+from hmmbook.experiments.unchanged import unchanged
 from hmmbook.files import absolute
 from hmmlib.device import pick, stop_if_interrupted
 from hmmlib.inference.messages import masked_token_probs, posterior
@@ -81,7 +83,7 @@ def build_network(spec: TrialSpec) -> torch.nn.Module:
 class Parts:
     """Functions of your own that make parts of a trial. A part that you leave out is the library's.
 
-    Such a trial is stored under a name of yours, the spec's field `own`.
+    Such a trial is stored under a name of yours, the spec's field `own`. A part must not change what it is given.
 
     Raises:
         TypeError: a part is no function.
@@ -189,7 +191,8 @@ class Trial:
     @cached_property
     def task(self) -> labels.Task:
         """The downstream task."""
-        task = (self.parts.task or draw_trial_task)(self.spec, self.model)
+        with unchanged("Parts.task", model=self.model):
+            task = (self.parts.task or draw_trial_task)(self.spec, self.model)
         return of_type("what Parts.task gives", task, labels.Task)
 
     @cached_property
@@ -206,22 +209,38 @@ class Trial:
     def network(self) -> torch.nn.Module | readers.Reader:
         """The pretrained network."""
         if self.parts.network:
-            return readers.as_reader(self.parts.network(self.spec, self.model))
+            with unchanged("Parts.network", model=self.model):
+                network = self.parts.network(self.spec, self.model)
+            return readers.as_reader(network)
         network = build_network(self.spec).to(self.device)
         stored = self.stored_network()
         content = checkpoints.load(stored) if stored else None
-        if content:
-            network.load_state_dict(content)
-            return network
+        if content is None:
+            self._pretrain(network, stored)
+        else:
+            with checkpoints.naming_damaged(stored):
+                network.load_state_dict(content)
+        return network
+
+    def _pretrain(self, network: torch.nn.Module, stored: Path | None) -> None:
+        """Pretrain a network. A disk that is full once this is done costs the checkpoint, but not the trial."""
         plan = self.spec.pretraining()
+        share_done = 0.0
 
         def on_step(step: int, loss: float) -> None:
-            self.report("pretraining", (step + 1) / plan.steps)
+            nonlocal share_done
+            share_done = (step + 1) / plan.steps
+            self.report("pretraining", share_done)
 
-        pretrain(network, self.model, plan, self.seeds["pretraining"], on_step, self.checkpoint)
-        if stored:
-            checkpoints.save(stored, network.state_dict())
-        return network
+        try:
+            pretrain(network, self.model, plan, self.seeds["pretraining"], on_step, self.checkpoint)
+            share_done = 1.0  # A checkpoint of all steps leaves none to report.
+            if stored:
+                checkpoints.save(stored, network.state_dict())
+        except checkpoints.CheckpointError as error:
+            if share_done < 1:
+                raise
+            warnings.warn(f"{error}; the network is pretrained, so the trial goes on", stacklevel=2)
 
     def stored_network(self) -> Path | None:
         """Return the path of the stored network, named by spec, code, and what of the machine changes numbers."""
@@ -241,7 +260,9 @@ class Trial:
         texts = self.task.train
         arguments = (texts.tokens, texts.labels, spec.tuning(), self.seeds["tuning"])
         if self.parts.tuner:
-            tuned = self.parts.tuner(readers.as_reader(self.network), *arguments, self.before_step)
+            reader = readers.as_reader(self.network)
+            with unchanged("Parts.tuner", network=reader, tokens=texts.tokens, labels=texts.labels):
+                tuned = self.parts.tuner(reader, *arguments, self.before_step)
             return of_type("what Parts.tuner gives", tuned, Tuned)
         return tune(
             spec.tuner,

@@ -23,7 +23,7 @@ from hmmbook.cores import usable_cores
 from hmmbook.experiments.measurements import MEASUREMENTS
 from hmmbook.experiments.specs import TrialSpec, warn_of_large_presets
 from hmmbook.experiments.store import checkpoint_path
-from hmmbook.experiments.sweeps import TRIAL_ERRORS, Outcome, Sweep, TimeUp, what_is_kept
+from hmmbook.experiments.sweeps import Outcome, Sweep, TimeUp, as_time, what_is_kept
 from hmmbook.experiments.trials import TrialResult
 from hmmlib.device import interrupts_between_steps, stop_if_interrupted, warnings_in_one_line
 from hmmlib.validation import number, of_type
@@ -149,9 +149,10 @@ def run_with_ray(
 
     Raises:
         OSError: a result cannot be written, or no cluster answers.
-        ValueError: a trial fits on no node, or a file in the store is no result.
+        ValueError: a trial fits on no node, `until` is no time, or a file in the store is no result.
         KeyboardInterrupt: it was interrupted. Notes on it say what is kept of the trials that were running.
     """
+    until = as_time("until", until)
     missing = sweep.missing()
     if not missing:
         return sweep.outcome
@@ -202,12 +203,16 @@ def settle(ray: ModuleType, sweep: Sweep, pending: dict[object, TrialSpec], done
     for task in done:
         spec = pending.pop(task)
         try:
-            sweep.keep(ray.get(task))
+            result = ray.get(task)
         except (TimeUp, ray.exceptions.TaskCancelledError):
             sweep.leave(spec)
-        except (*TRIAL_ERRORS, ray.exceptions.RayError) as error:
-            # An error of Ray's holds the trial's own error.
+            continue
+        except Exception as error:
+            # An error of Ray's holds the trial's own error, which may be of any class.
             sweep.fail(spec, getattr(error, "cause", None) or error)
+            continue
+        try:
+            sweep.keep(result)
         except OSError as error:
             unwritten = error
     if unwritten:

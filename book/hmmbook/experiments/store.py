@@ -6,9 +6,12 @@ processes may work on one store. Figures read these files and never train.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import date
 from operator import attrgetter
 from pathlib import Path
@@ -17,22 +20,23 @@ from typing import Annotated, Any, Literal, NotRequired, get_type_hints
 from pydantic import AfterValidator, Field
 from pydantic_core import from_json
 
-from hmmbook.experiments.fields import Anything, Size, Text, as_type, checked
+from hmmbook.experiments.fields import Size, Text, as_type, checked, storable
 from hmmbook.experiments.measurements import MEASUREMENTS, check_name, measured_names, names_on_request
 from hmmbook.experiments.presets import PRESETS
 from hmmbook.experiments.specs import TrialSpec
 from hmmbook.experiments.trials import ORIGINAL, TrialResult
 from hmmbook.files import absolute, write_whole
+from hmmlib.training import checkpoints
 from hmmlib.validation import of_type, one_of
 
 FORMAT = 2
 """The number of the file format."""
-ROOT = Path(__file__).resolve().parents[3]
-"""The project's folder in a checkout, or the folder of installed packages."""
+PACKAGES = Path(__file__).resolve().parents[2]
+"""The folder in which `hmmbook` lies: that of installed packages, or `book` in a checkout of the project."""
+ROOT = PACKAGES.parent
+"""The project's folder in a checkout."""
 STORE = ROOT / "results"
-"""Where the committed results lie in a checkout of the project."""
-PACKAGED = "hmmbook/results"
-"""Where they lie among installed packages."""
+"""Where the committed results lie in a checkout."""
 
 Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(date.fromisoformat)]
 ENVIRONMENT = as_type(
@@ -70,12 +74,12 @@ def _project_store() -> tuple[Path, ...]:
     at any time, so an installed package writes to the system's place for a user's data.
     """
     named = os.environ.get("HMMBOOK_MINE", "").strip()
-    installed = any(ROOT.glob("hmmlib-*.dist-info"))
+    installed = any(PACKAGES.glob("hmmlib-*.dist-info"))
     if installed:
         from platformdirs import user_data_path  # only the installed package needs it
 
         mine = named or user_data_path("hmmlib", appauthor=False) / "results"
-        return absolute(mine), ROOT / PACKAGED
+        return absolute(mine), PACKAGES / "hmmbook" / "results"
     return absolute(named or ROOT / "mine" / "results"), STORE
 
 
@@ -100,9 +104,11 @@ def as_store(store: Store) -> tuple[Path, ...]:
 
     Raises:
         TypeError: a folder is no path.
-        ValueError: a folder is "".
+        ValueError: a folder is "", or there is none.
         NotADirectoryError: a folder is something else, for example a file.
     """
+    if store == ():
+        raise ValueError("store must name at least one folder, not ()")
     folders = []
     for named in store if isinstance(store, tuple) else (store,):
         if of_type("store", named, str, os.PathLike) == "":
@@ -143,41 +149,102 @@ def save_result(result: TrialResult, store: Store = PROJECT) -> Path:
         OSError: the file cannot be written. The message names it.
         ValueError: the result holds a value of the wrong type or range.
     """
+    content = file_content(result)
+    spec = result.spec
+    path = as_store(store)[0] / spec.preset / f"{spec.hash}.json"
+    return write_whole(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
+
+
+def file_content(result: TrialResult) -> dict[str, Any]:
+    """Return what the file of a result holds.
+
+    Raises:
+        ValueError: a number of the result has the wrong type or range, or no file can hold it. The message names it.
+    """
     of_type("result", result, TrialResult)
+    content = {"format": FORMAT, "spec": result.spec.content()}
     try:
-        check_result(result)
+        for name, field_type in TYPES.items():
+            content[name] = storable(name, field_type, getattr(result, name))
+        content |= further_numbers(result.spec, result.added)
     except ValueError as error:
         raise ValueError(f"a result that cannot be stored: {error}") from error
-    spec = result.spec
-    content = {"format": FORMAT, "spec": spec.content()}
-    for name in TYPES:
-        content[name] = getattr(result, name)
-    content |= result.added
-    path = as_store(store)[0] / spec.preset / f"{spec.hash}.json"
-    return write_whole(path, json.dumps(content, indent=1) + "\n")
+    return content
 
 
-def check_result(result: TrialResult) -> None:
-    """Raise ValueError if a number of a result has the wrong type or range. The message names it."""
-    for name, field_type in TYPES.items():
-        checked(name, field_type, getattr(result, name))
+def further_numbers(spec: TrialSpec, added: dict[str, Any]) -> dict[str, Any]:
+    """Return the further numbers of a result as its file has them.
+
+    Those of a measurement that is known here must be of its kinds. Others may be of a reader's own measurement, which
+    another process has declared.
+
+    Raises:
+        ValueError: a number has the wrong type, or a name that no measurement can have. The message names it.
+    """
     kinds = {}
     for measurement in MEASUREMENTS:
-        if measurement.exists_for(result.spec):
+        if measurement.exists_for(spec):
             kinds |= measurement.kinds
         else:
             kinds |= dict.fromkeys(measurement.names, None)
-    for name, value in result.added.items():
+    numbers = {}
+    for name, value in added.items():
         check_name(name)
-        checked(name, kinds.get(name, Anything), value)
+        numbers[name] = storable(name, kinds.get(name, Any), value)
+    return numbers
+
+
+def store_safely(result: TrialResult, store: Store) -> Path:
+    """Store a result, and then delete its checkpoint.
+
+    Measurements stay that another process has added meanwhile to the result of the same network.
+
+    Raises:
+        OSError: it cannot be stored. It is kept in a new temporary folder then, and the message says where.
+        ValueError: a number of it cannot be stored anywhere. The message names it.
+    """
+    file_content(result)
+    try:
+        path = save_result(with_stored_measurements(result, store), store)
+    except (OSError, ValueError) as error:
+        raise OSError(f"{error}; {rescue(result)}") from error
+    with suppress(OSError):  # the result is stored, so the sweep must not fail for a file that stays
+        checkpoints.remove(checkpoint_path(result.spec, store))
+    return path
+
+
+def rescue(result: TrialResult) -> str:
+    """Keep a result that its store cannot take, and say where it is."""
+    try:
+        folder = tempfile.mkdtemp(prefix="hmmbook-rescued-")  # A folder of a known name might be another user's.
+        path = save_result(result, folder)
+    except OSError as error:
+        return f"the finished result could not be kept elsewhere either: {error}"
+    return f"the finished result is kept in {path}"
+
+
+def with_stored_measurements(result: TrialResult, store: Store) -> TrialResult:
+    """Return a result with the further numbers that its file has by now."""
+    path = result_path(result.spec, store)
+    if not path.exists():
+        return result
+    stored = load_result(path)
+    if stored.backbone != result.backbone:
+        return result
+    return dataclasses.replace(
+        result,
+        added=stored.added | result.added,
+        seconds=stored.seconds | result.seconds,
+        environment=stored.environment | result.environment,
+    )
 
 
 def load_result(path: Path) -> TrialResult:
     """Read one result.
 
     Raises:
-        ValueError: the file is no JSON, of another format, incomplete, or named for another spec. The message names
-            the file.
+        ValueError: the file is no JSON, of another format, incomplete, or named for another spec, or a number in it is
+            none that `save_result` would write. The message names the file.
     """
     path = absolute(path)
     try:
@@ -203,8 +270,8 @@ def _result_of(content: object, path: Path) -> TrialResult:
     if spec.hash != path.stem:
         raise ValueError(f"its spec hashes to {spec.hash}, so it was edited or renamed")
     content.pop("format")
-    numbers = {name: content.pop(name) for name in TYPES}
-    return TrialResult(spec=spec, **numbers, added=content)
+    numbers = {name: storable(name, field_type, content.pop(name)) for name, field_type in TYPES.items()}
+    return TrialResult(spec=spec, **numbers, added=further_numbers(spec, content))
 
 
 def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:

@@ -6,10 +6,9 @@ processes may work on one store. At worst a trial is run twice.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-import tempfile
+import reprlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +28,7 @@ from hmmbook.experiments.store import (
     lacking_measurements,
     load_result,
     result_path,
-    save_result,
+    store_safely,
     unmeasured,
 )
 from hmmbook.experiments.trials import TrialResult, check_requested, measure, run_trial
@@ -38,8 +37,8 @@ from hmmlib.device import as_name, interrupts_between_steps, pick
 from hmmlib.training import checkpoints
 from hmmlib.validation import number, of_type
 
-TRIAL_ERRORS = (ArithmeticError, ValueError, RuntimeError, MemoryError)
-"""Errors that end one trial, and not the sweep."""
+ERRORS_IN_SENTENCES = (ArithmeticError, ValueError, RuntimeError, MemoryError, OSError)
+"""Errors of the library, whose messages say enough without their class."""
 
 
 class TimeUp(Exception):
@@ -86,6 +85,7 @@ class Sweep:
         self.specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in self.specs))
         self.store = as_store(self.store)
         self.also = check_requested(self.also)
+        of_type("parts", self.parts or Parts(), Parts)
         if self.networks:
             self.networks = writable_folder("networks", self.networks)
         self.outcome = Outcome()
@@ -135,7 +135,7 @@ class Sweep:
         return measure(result, lacking_measurements(result, self.also), **options)
 
     def keep(self, result: TrialResult) -> None:
-        """Store a result and log it.
+        """Store a result and log it. One with a number that cannot be stored has failed.
 
         Raises:
             OSError: it cannot be stored. The log and the message say where it is kept.
@@ -145,12 +145,15 @@ class Sweep:
         except OSError as error:
             self.fail(result.spec, error)
             raise
+        except ValueError as error:
+            self.fail(result.spec, error)
+            return
         self.outcome.ran.append(result.spec.hash)
         self._log(result.spec, summary(result))
 
     def fail(self, spec: TrialSpec, error: Exception) -> None:
         """Note why a trial failed."""
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason_of(error)
         self.outcome.failed[spec.hash] = reason
         self._log(spec, f"failed: {reason}")
 
@@ -198,6 +201,7 @@ def run_missing(
         store: where results are looked for and written.
         device: where the networks are: auto, cpu, cuda, cuda:N or mps.
         until: when to stop, as time.monotonic() counts. The trial that runs then keeps a checkpoint for the next call.
+            At math.inf there is no limit.
         log: called with a line for each trial.
         on_progress: called as on_progress(spec, phase, share done) while a trial runs.
         rerun: whether to run again what is stored already.
@@ -207,11 +211,11 @@ def run_missing(
             a stored trial is not run again when they change.
 
     Returns:
-        What became of each spec.
+        What became of each spec. What a trial raises ends this trial alone.
 
     Raises:
-        OSError: a result cannot be written. The message says where the finished one is kept.
-        ValueError: there is no such device or measurement, or a file in the store is no result.
+        OSError: a result or checkpoint cannot be written. The message says where a finished result is kept.
+        ValueError: there is no such device or measurement, `until` is no time, or a file in the store is no result.
         KeyboardInterrupt: it was interrupted. Notes on it say what is kept of the trial that was running.
 
     Example:
@@ -222,6 +226,7 @@ def run_missing(
         >>> len(outcome.ran)
         2
     """
+    until = as_time("until", until)
     on_cpu = pick(device).type == "cpu"
     sweep = Sweep(specs, store, device, rerun, also, networks, parts, log)
     missing = sweep.missing()
@@ -243,15 +248,27 @@ def run_missing(
 
         try:
             result = sweep.run(spec, progress)
-            sweep.keep(result)
         except TimeUp:
             sweep.leave(spec)
-        except TRIAL_ERRORS as error:
+        except checkpoints.CheckpointError:
+            raise  # The disk is full, for example, and so it would be for the other trials.
+        except Exception as error:  # A measurement of the user's may raise anything.
             sweep.fail(spec, error)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(what_is_kept(spec, sweep.store))
             raise
+        else:
+            sweep.keep(result)
     return sweep.outcome
+
+
+def reason_of(error: Exception) -> str:
+    """Say in one line why a trial failed."""
+    reason = " ".join(str(error).split())
+    notes = getattr(error, "__notes__", [])
+    if notes or not reason or not isinstance(error, ERRORS_IN_SENTENCES):
+        reason = f"{type(error).__name__}: {reason}".removesuffix(": ")
+    return ", ".join([reason, *notes])
 
 
 def shard_of(specs: Sequence[TrialSpec], shard: str) -> list[TrialSpec]:
@@ -268,10 +285,25 @@ def shard_of(specs: Sequence[TrialSpec], shard: str) -> list[TrialSpec]:
         >>> [spec.seed for spec in shard_of([TrialSpec("smoke", seed=seed) for seed in range(5)], "2/2")]
         [1, 3]
     """
-    index, slash, count = shard.partition("/")
-    if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        raise ValueError(f"shard must be I/N with I from 1 to N, such as 1/4, not {shard!r}")
-    return list(specs[int(index) - 1 :: int(count)])
+    numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", of_type("shard", shard, str))
+    index, count = map(int, numbers.groups()) if numbers else (0, 0)
+    if not 1 <= index <= count:
+        raise ValueError(f"shard must be I/N with I from 1 to N, such as 1/4, not {reprlib.repr(shard)}")
+    return list(specs[index - 1 :: count])
+
+
+def as_time(name: str, value: float) -> float:
+    """Return a time as time.monotonic() counts.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    try:
+        return number(name, value, -math.inf)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be a time as time.monotonic() counts, or math.inf for no limit, not {value!r}"
+        ) from None
 
 
 def deadline(minutes: float | None) -> float:
@@ -350,44 +382,10 @@ def what_is_kept(spec: TrialSpec, store: Store) -> str:
     steps = None
     with suppress(OSError, ValueError):
         content = checkpoints.load(checkpoint_path(spec, store))
-        steps = content and content["done"]
+        steps = content and content.get("done")
     if steps is None:
         return f"{describe(spec)} was broken off, and nothing is kept"
     return (
         f"{describe(spec)} was broken off, and its network after {steps} of {spec.steps} steps is kept: "
         "run it again to go on"
-    )
-
-
-def store_safely(result: TrialResult, store: Store) -> Path:
-    """Store a result, and then delete its checkpoint.
-
-    Measurements stay that another process has added meanwhile to the result of the same network.
-
-    Raises:
-        OSError: it cannot be stored. It is kept in the system's temporary folder then, and the message says where.
-    """
-    try:
-        path = save_result(with_stored_measurements(result, store), store)
-    except (OSError, ValueError) as error:
-        rescued = save_result(result, Path(tempfile.gettempdir()) / "hmmbook-rescued")
-        raise OSError(f"{error}; the finished result is kept in {rescued}") from error
-    with suppress(OSError):  # the result is stored, so the sweep must not fail for a file that stays
-        checkpoints.remove(checkpoint_path(result.spec, store))
-    return path
-
-
-def with_stored_measurements(result: TrialResult, store: Store) -> TrialResult:
-    """Return a result with the further numbers that its file has by now."""
-    path = result_path(result.spec, store)
-    if not path.exists():
-        return result
-    stored = load_result(path)
-    if stored.backbone != result.backbone:
-        return result
-    return dataclasses.replace(
-        result,
-        added=stored.added | result.added,
-        seconds=stored.seconds | result.seconds,
-        environment=stored.environment | result.environment,
     )

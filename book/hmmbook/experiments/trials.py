@@ -6,6 +6,7 @@ A `TrialSpec` fixes a trial. Exact quantities are computed on the CPU in float64
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from hmmbook.experiments.environment import environment, today
 from hmmbook.experiments.fields import Amount, Count, Hexadecimal, Seconds, Share
 from hmmbook.experiments.measurements import MEASUREMENTS, Measurement, measured_names, measurements_of
 from hmmbook.experiments.parts import PARTS_WITHOUT_NETWORK, Parts, Trial
+from hmmbook.experiments.presets import FOR_GPUS
 from hmmbook.experiments.specs import TrialSpec
 from hmmlib.device import interrupts_between_steps, own_settings
 from hmmlib.training import bert, checkpoints
@@ -152,6 +154,10 @@ def run_trial(
         KeyboardInterrupt: it was interrupted, and ended after a step.
         FloatingPointError: pretraining diverged.
         ValueError: there is no such device or measurement, or the checkpoint is another trial's.
+        Exception: a measurement raised it. A note on it names the measurement.
+
+    Warns:
+        UserWarning: a preset for a GPU runs on a CPU. With `on_progress` you see how long it takes, and are not warned.
 
     Example:
         >>> result = run_trial(TrialSpec("smoke", n_states=4, seed=1), device="cpu")
@@ -165,6 +171,9 @@ def run_trial(
         if measurement in requested or not measurement.on_request:
             measurements.append(measurement)
     check_needs(measurements)
+    if on_progress is None and trial.device.type == "cpu" and spec.preset in FOR_GPUS:
+        warnings.warn(f"{spec.preset} is for a GPU: on a CPU this trial takes hours or days", stacklevel=4)
+    trial.report("drawing", 0.0)  # The time may be over already, and drawing takes a while.
 
     # Draw. If model and task do not fit each other, this is an error before a network is pretrained.
     _ = trial.model
@@ -254,11 +263,13 @@ def measure(
     Raises:
         ValueError: no further measurement gives one of the names; or a network is needed, and the one pretrained here
             is not the result's, because other machines and versions make other networks.
+        Exception: a measurement raised it. A note on it names the measurement.
     """
     of_type("result", result, TrialResult)
     measurements = measurements_of(check_requested(names))
     check_needs(measurements)
     trial = Trial(result.spec, on_progress, device, checkpoint, networks, parts)
+    trial.report("drawing", 0.0)
     threads = torch.get_num_threads()
     torch.set_num_threads(result.environment["threads"])  # With other threads the last digits differ.
     try:
