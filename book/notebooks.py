@@ -26,7 +26,8 @@ from portable import plain
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOTSTRAP = """\
-# Where hmmlib is missing, as in Colab, install it. Threads of torch, imported later, shall not spin beside other work.
+# @title Install hmmlib where it is missing
+# Threads of torch, which is imported later, shall not spin beside other work.
 import importlib.util
 import os
 
@@ -37,6 +38,8 @@ if importlib.util.find_spec("hmmlib") is None:
     if importlib.util.find_spec("hmmlib") is None:
         raise SystemExit("hmmlib was not installed: is there a repository {address} with the tag {tag}?")
 """
+TITLE = "# @title "
+"""How a cell begins that Colab folds under a title: the one that installs, and that of the imports."""
 
 
 def sources() -> list[Path]:
@@ -99,6 +102,9 @@ def twin(source: Path) -> NotebookNode:
         place += 1
     install = nbformat.v4.new_code_cell(bootstrap(), metadata={"tags": ["remove-cell"]})
     notebook.cells.insert(place, install)
+    for cell in filter(is_code, notebook.cells):
+        if cell.source.startswith(TITLE):
+            cell.metadata["cellView"] = "form"  # Colab shows its title only, until a reader opens it.
     for k, cell in enumerate(notebook.cells):
         cell.id = cell_id(notebook.cells, k)
     notebook.metadata = {

@@ -42,7 +42,7 @@ MOVED = {
     "book/what-came-after": "book/later-work",
     "book/work-in-notebooks": "book/reproduce",
     "book/your-own-model": "notebooks/your-own-study",
-    "notebooks/5-0-exact-ladder": "notebooks/5-1-pretraining",
+    "notebooks/5-0-exact-ladder": "notebooks/exact-model",
     "notebooks/appendix-d-1": "notebooks/appendix-d",
     "notebooks/appendix-d-2": "notebooks/appendix-d",
     "notebooks/beyond-1-tuned-prompt": "notebooks/tuned-prompts",

@@ -13,7 +13,7 @@ from pandas import DataFrame, Series
 
 from hmmbook.experiments.intervals import Interval, mean_ci
 from hmmbook.experiments.results import published
-from hmmbook.figures.look import FIRST, INK, SMALL, SOFT, Labels, Numbers, Style, finish, style
+from hmmbook.figures.look import FIRST, HEAD, INK, SMALL, SOFT, Labels, Numbers, Style, finish, name_ends, style
 
 LEFT = {"head tuning": "head_accuracy", "prompt tuning": "prompt_accuracy"}
 """The series of Figure 3's left panel, as the paper names them, with their columns of the results."""
@@ -27,6 +27,8 @@ LADDER = {
     "prompt tuned on the network": "prompt_accuracy",
 }
 """The series from theory to network, with their columns. Passes, batches and rates of all tuned ones are the same."""
+EXACT = {"likeliest states": Style(INK, "D", "--"), "fully fitted head": Style(HEAD, "D", "--")}
+"""What is fitted to exact beliefs or predictions beside the left panel, the column and the look of each."""
 PUBLISHED = dict(markerfacecolor="white", linestyle=":", linewidth=1.2)
 """How published means are drawn."""
 
@@ -93,6 +95,20 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
     axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({*results["size"], *paper.index}))
     return finish(figure, 2)
+
+
+def beside_exact_rules(results: DataFrame) -> Figure:
+    """Draw heads and prompts on networks, and dashed what is fitted to the exact model, by the number of states.
+
+    Args:
+        results: The results of the left panel's trials, with the columns of EXACT.
+    """
+    by_size = results.groupby("n_states")
+    on_networks = {name: by_size[column].agg(mean_ci) for name, column in LEFT.items()}
+    figure = lines(on_networks, "hidden states |H|", "test accuracy")
+    for name, look in EXACT.items():
+        draw_line(figure.axes[0], by_size[name].agg(mean_ci), look, name)
+    return name_ends(figure)
 
 
 def prompts_by_size(results: DataFrame) -> Figure:

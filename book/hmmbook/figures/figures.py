@@ -61,11 +61,12 @@ def distributions(
     for k, (name, row) in enumerate(rows.items()):
         shift = (k - (len(rows) - 1) / 2) * width
         middles = np.arange(len(outcomes)) + shift
-        axes.bar(middles, row, width * 0.92, color=colours[k], hatch=HATCHES[k], label=name)
+        axes.bar(middles, np.asarray(row), width * 0.92, color=colours[k], hatch=HATCHES[k], label=name)
     for k, (name, (colour, row)) in enumerate((levels or {}).items()):
         middles = np.arange(len(outcomes))
         dashes = "-:"[k % 2]
-        axes.hlines(row, middles - 0.45, middles + 0.45, color=colour, linestyle=dashes, linewidth=2.5, label=name)
+        look = dict(color=colour, linestyle=dashes, linewidth=2.5, label=name)
+        axes.hlines(np.asarray(row), middles - 0.45, middles + 0.45, **look)
     axes.set(ylabel="probability", ylim=(0, 1), title=title)
     axes.set_xticks(range(len(outcomes)), outcomes)
     return finish(figure, 2)
@@ -163,6 +164,7 @@ def curve(
     y_label: str,
     log: str = "",
     colours: Names = COLOURS,
+    share: bool = False,
 ) -> Figure:
     """Draw up to four lines with markers over a common x.
 
@@ -173,6 +175,7 @@ def curve(
         y_label: The label of the vertical axis.
         log: The logarithmic axes: "x", "y" or "xy".
         colours: The colours of the lines that have none of their own in `STYLES`.
+        share: Whether the vertical axis goes from 0 to 1, whatever the values are.
     """
     figure, axes = plt.subplots(figsize=(5.4, 3))
     for k, (name, values) in enumerate(series.items()):
@@ -182,6 +185,8 @@ def curve(
     axes.set(xlabel=x_label, ylabel=y_label)
     for axis in log:
         axes.set(**{f"{axis}scale": "log"})
+    if share:
+        axes.set_ylim(-0.03, 1)
     return finish(figure, 2 if len(series) > 1 else 0)
 
 

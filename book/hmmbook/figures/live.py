@@ -7,19 +7,28 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from pandas import DataFrame
+
 from hmmbook.experiments import store as stores
+from hmmbook.experiments.presets import FOR_GPUS
+from hmmbook.experiments.results import as_table
 from hmmbook.experiments.specs import TrialSpec, panel_specs, warn_of_large_presets
 from hmmbook.experiments.sweeps import (
     TimeUp,
     deadline,
+    describe,
     run_missing,
     store_safely,
     stored_by,
     what_is_kept,
 )
 from hmmbook.experiments.trials import TrialResult, run_trial
+from hmmbook.figures.stored_panels import panel_results
+from hmmbook.figures.tables import Table
 from hmmbook.parameters import MINUTES
 from hmmlib.device import pick
 from hmmlib.training import checkpoints
@@ -55,6 +64,17 @@ def changed(preset: str, prompt_length: int = -1, labelled: int = 0, steps: int 
     needed = task_length + fields.get("prompt_length", usual.prompt_length)
     fields["length"] = max(fields.get("length", usual.length), needed)
     return fields
+
+
+def preset_for(device: torch.device, preset: str) -> str:
+    """Return the preset that a page trains live: the one asked for, but on a CPU `quick` instead of one for a GPU.
+
+    A line says so where it is another one.
+    """
+    if device.type == "cpu" and preset in FOR_GPUS:
+        print(f"The preset {preset} is for a GPU, and this runs on a CPU. So what is trained here is of `quick`.")
+        return "quick"
+    return preset
 
 
 def _existing_store(store: stores.Store) -> tuple[Path, ...]:
@@ -206,3 +226,86 @@ def measured(preset: str, trials: int, minutes: float, device: str, also: Sequen
             f" --store {_existing_store(stores.BEYOND)[0]}"
         )
     return complete
+
+
+@dataclass(frozen=True)
+class PageTrials:
+    """The trials that a page on a panel of Figure 3 shows."""
+
+    results: DataFrame
+    """All of them, as `results` gives them. There is at least one."""
+    live_spec: TrialSpec
+    """The trial that was to run live."""
+    live: TrialResult | None
+    """What it gave now, or None where the time was over."""
+    stored: TrialResult | None
+    """What was stored of it before, if anything."""
+
+    def comparison(self, columns: dict[str, str]) -> Table:
+        """Compare the stored accuracies of the live trial with those of now.
+
+        Args:
+            columns: By the name of a row, the name of an accuracy. Accuracies that the trial lacks are left out.
+        """
+        rows = []
+        for name, column in columns.items():
+            before = getattr(self.stored, column, None)
+            now = getattr(self.live, column, None)
+            if before is not None or now is not None:
+                rows.append([name, _percent(before), _percent(now)])
+        return Table([describe(self.live_spec), "stored", "live"], rows)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
+
+
+def page_trials(
+    panel: str,
+    specs: Sequence[TrialSpec],
+    live_spec: TrialSpec,
+    device: str = "auto",
+    minutes: float = 0.0,
+    also: Sequence[str] = (),
+) -> PageTrials:
+    """Run one trial live, and return it with the trials of a page, which are stored or computed in time.
+
+    Where none of these is there in time, the page gets the panel's own trials, as `panel_results` gives them, and lines
+    say so.
+
+    Args:
+        panel: The panel of Figure 3 that the page is about, "left" or "right".
+        specs: The trials of the page, all of one preset.
+        live_spec: The trial that runs live.
+        device: Where networks are.
+        minutes: The minutes for all of this; 0 stands for the preset's own.
+        also: The names of further measurements.
+    """
+    preset = specs[0].preset
+    until = deadline(minutes or MINUTES[preset])
+    path = stores.result_path(live_spec, _existing_store(stores.PROJECT))
+    stored = stores.load_result(path) if path.is_file() else None
+    live = None
+    try:
+        result = run_live(live_spec, device, also=also, until=until)
+        if live_spec.hash in RAN_LIVE:
+            live = result
+    except TimeoutError as error:
+        print(f"The live trial is missing: {error}.")
+    if preset in FOR_GPUS and pick(device).type == "cpu":
+        until = 0.0  # What is stored is shown. Nothing else can be done in time.
+    results = gather(specs, until, device, also=also)
+    if not results and live is not None and live_spec in specs:
+        results = [live]
+    table = as_table(results) if results else _of_the_panel(panel, preset)
+    return PageTrials(table, live_spec, live, stored)
+
+
+def _of_the_panel(panel: str, preset: str) -> DataFrame:
+    """Return the panel's own stored trials, or one of each point at `smoke` where nothing is stored."""
+    print("None of these trials is stored, and none was done in time. This page shows the panel's own trials.")
+    results = panel_results(panel, preset)
+    if results.empty:
+        print("There are none either, so it shows one of each point at `smoke`, whose networks learn next to nothing.")
+        results = as_table(gather(panel_specs("smoke", panel, 1), math.inf))
+    return results

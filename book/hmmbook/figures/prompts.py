@@ -13,7 +13,9 @@ from hmmbook.experiments.intervals import mean_ci
 from hmmbook.figures.figure_3 import dots, draw_line
 from hmmbook.figures.look import INK, LABELS, SMALL, SOFT, TUNED_HEAD, TUNED_PROMPT, Labels, Names, Numbers, finish
 from hmmbook.figures.tables import Table
-from hmmbook.studies.mechanism import tables
+from hmmbook.figures.triangles import draw_head, name_groups, triangles
+from hmmbook.studies import look_alikes
+from hmmbook.studies.mechanism import fits, tables
 from hmmbook.studies.mechanism.constants import CONSTANTS
 from hmmbook.studies.mechanism.gate import CHANGES
 from hmmbook.studies.mechanism.heads_by_size import PENALTIES, TUNED_AS_QUICK
@@ -96,6 +98,28 @@ def changed_prompts(trials: DataFrame) -> Figure:
     return finish(figure, 2)
 
 
+def with_best_lines(
+    panels: dict[str, np.ndarray], best_heads: Sequence[Numbers], labels: Labels, likeliest: Sequence[int], names: Names
+) -> Figure:
+    """Two triangles with predictions of the same texts, and in each the line of its best head.
+
+    The groups of texts with one likeliest state are named in the first.
+
+    Args:
+        panels: By title, the predictions of three tokens, (n, 3).
+        best_heads: The weights of a head for each panel, (3,).
+        labels: The labels of the texts, (n,).
+        likeliest: The likeliest state of each text, (n,).
+        names: The names of the states.
+    """
+    corners = ["1", "2", "3"]
+    figure = triangles({title: (points, corners) for title, points in panels.items()}, labels, {})
+    for axes, head in zip(figure.axes, best_heads, strict=True):
+        draw_head(axes, head, label="best head's line")
+    name_groups(figure.axes[0], next(iter(panels.values())), likeliest, names)
+    return finish(figure, 3)
+
+
 def attention_by_state(
     attention: Numbers,
     likeliest: Sequence[int],
@@ -158,3 +182,84 @@ def table_of_changes() -> Table:
         means = [f"{mean_ci(table[change]):.0%}" for table in changes.values()]
         rows.append([change, *means])
     return Table(["what is changed", *columns], rows)
+
+
+# The closing section
+
+
+def accuracies_on_look_alikes() -> Figure:
+    """Test accuracies on the task that a fake token solves and on task D, with a bound for fake tokens, if below 1."""
+    series_of_task = look_alikes.accuracies(tables.stored())
+    rows = {}
+    bounds = []
+    for task, series in series_of_task.items():
+        rows[task] = {name: mean_ci(shares) for name, shares in series.items()}
+        bounds.append(rows[task].pop("a fake token and linear head, at most").mean)
+    figure = dots(rows, "test accuracy", numbers=True)
+    axes = figure.axes[0]
+    look = dict(color=INK, linestyle="--", linewidth=1.2, label="fake token and linear head, at most")
+    for place, bound in enumerate(bounds):
+        if bound < 1:
+            axes.plot([bound, bound], [place - 0.45, place + 0.45], **look)
+            axes.text(bound + 0.006, place - 0.2, f"{bound:.0%}", fontsize=SMALL)
+    return finish(figure, 2)
+
+
+def net_shares() -> Figure:
+    """Net shares of reweighting and relabelling, on tasks of look-alikes and on the paper's chains."""
+    rows = {}
+    for task, shares in fits.net_shares().items():
+        rows[task] = {fit: shares[fit] for fit in ("nearest reweighting", "nearest relabelling")}
+    figure = dots(rows, "net share of what the prompt changes")
+    figure.axes[0].set_xlim(0, 1)
+    return figure
+
+
+def table_of_net_shares() -> Table:
+    """A row for each task: the mean net share of each family of functions."""
+    rows = []
+    for task, shares in fits.net_shares().items():
+        means = [f"{share.mean:.2f}" for share in shares.values()]
+        rows.append([task.replace("\n", " "), *means])
+    return Table(["task", *fits.FITS], rows)
+
+
+def table_of_labels_followed() -> Table:
+    """A row for each part of the hidden state: how often the label goes with it, on tasks A and C."""
+    on_a = fits.labels_followed("look-alikes-a")
+    on_c = fits.labels_followed("look-alikes-c")
+    rows = []
+    for part in fits.FOLLOWED:
+        shares = [f"{share:.2f}" for share in (*on_a.loc[part], *on_c.loc[part])]
+        rows.append([part, *shares])
+    columns = [f"{task}, {layer}" for task, table in (("A", on_a), ("C", on_c)) for layer in table]
+    return Table(["part from another text", *columns], rows)
+
+
+def table_of_controls(trials: DataFrame) -> Table:
+    """A row for each kind of prompt: mean distances of the predictions from W p and from two fits.
+
+    `trials` are those of `fits.distances_of_controls`.
+    """
+    distances = fits.distances_of_controls(trials)
+    rows = []
+    for kind, row in distances.iterrows():
+        rows.append([kind, *(f"{distance:.2f}" for distance in row)])
+    return Table(["mean distance of the prediction", *distances.columns], rows)
+
+
+def distances_by_tuner() -> Figure:
+    """Mean distances of the predictions behind a prompt, a prefix and LoRA, at 10 and at 30 states."""
+    families = {
+        "no change (W p)": "unchanged",
+        "nearest reweighting": "reweighted",
+        "nearest relabelling": "relabelled",
+        "network's error without a prompt": "floor",
+    }
+    rows = {}
+    for n_states in (10, 30):
+        for tuner, trials in fits.tuners().items():
+            of_size = trials[trials.n_states == n_states]
+            distances = {name: mean_ci(of_size[fits.apart(family)]) for name, family in families.items()}
+            rows[f"{tuner},\n|H| = {n_states}"] = distances
+    return dots(rows, "mean distance")

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from pandas import DataFrame, Series
 
-from hmmbook import mean_ci, results
+from hmmbook import mean_ci
 from hmmbook.experiments.intervals import Interval
-from hmmbook.experiments.store import BEYOND
 from hmmbook.studies.mechanism import tables
 from hmmbook.studies.mechanism.constants import BEHIND, EMBEDDING
 from hmmbook.studies.mechanism.gate import BOTH, FIXED, FROZEN, UNSEEN
@@ -25,7 +24,7 @@ class Outcome(NamedTuple):
     """The prediction in words."""
     result: str
     """What the stored results say."""
-    came_true: bool
+    came_true: bool | None
 
 
 def points(differences: Series) -> Interval:
@@ -50,7 +49,7 @@ def listed(values: Series) -> str:
 
 def entry_5() -> list[Outcome]:
     """How long must a prompt be?"""
-    stored = results("quick", BEYOND)
+    stored = tables.stored()
     trials = stored[stored.changes.str.startswith("length=83") & (stored.n_memory == 1)]
     by_length = trials.groupby(["n_states", "prompt_length"])
     accuracy = by_length.prompt_accuracy.mean().unstack()
@@ -77,7 +76,7 @@ def entry_5() -> list[Outcome]:
 
 def entry_6() -> list[Outcome]:
     """Which layer does it, and when does it come?"""
-    stored = results("quick", BEYOND)
+    stored = tables.stored()
     vanilla = stored[(stored.n_memory == 1) & (stored.seed < 20)]
     first = least_loss_by_cut(vanilla, 1)
     second = least_loss_by_cut(vanilla, 2)

@@ -5,10 +5,12 @@ Pages and tests read these tables. Nothing here trains.
 
 from __future__ import annotations
 
+from functools import cache
+
 from pandas import DataFrame, Series
 
 from hmmbook import results
-from hmmbook.experiments.store import BEYOND, REFITS
+from hmmbook.experiments.store import BEYOND, REFITS, Store
 from hmmbook.studies.look_alikes import TASK_D
 from hmmbook.studies.mechanism import controls
 from hmmbook.studies.mechanism.constants import BEHIND, BEHIND_FROZEN, CONSTANTS, EMBEDDING
@@ -22,11 +24,30 @@ STEPS = 400
 """The pretraining steps of the preset `quick`, which the trials of the left panel have."""
 
 
+@cache
+def stored(store: Store = BEYOND) -> DataFrame:
+    """Return the results of the preset `quick` in a store.
+
+    They are read once in a process, because many tables begin with them. Nobody may change the table.
+    """
+    return results("quick", store)
+
+
+def look_alike_trials(task: str, vectors: int = 20) -> DataFrame:
+    """Return the stored trials on chains of look-alikes, by the seed of the chain.
+
+    Args:
+        task: What the trials have in their field `own`, such as "look-alikes-a".
+        vectors: The length of the prompt.
+    """
+    everything = stored()
+    trials = everything[(everything.own == task) & (everything.prompt_length == vectors)]
+    return trials.set_index("seed").sort_index()
+
+
 def task_d(vectors: int = 20) -> DataFrame:
     """Return the stored trials of task D with prompts of so many vectors, by the seed of the chain."""
-    stored = results("quick", BEYOND)
-    trials = stored[(stored.own == TASK_D) & (stored.prompt_length == vectors)]
-    return trials.set_index("seed").sort_index()
+    return look_alike_trials(TASK_D, vectors)
 
 
 def left_panel(n_states: int, vectors: int = 20) -> DataFrame:
@@ -36,8 +57,9 @@ def left_panel(n_states: int, vectors: int = 20) -> DataFrame:
     if vectors == 20:
         store = REFITS
         changes = ""
-    stored = results("quick", store)
-    trials = stored[(stored.n_states == n_states) & (stored.steps == STEPS) & (stored.n_memory == 1)]
+    everything = stored(store)
+    of_size = (everything.n_states == n_states) & (everything.n_memory == 1)
+    trials = everything[of_size & (everything.steps == STEPS)]
     trials = trials[(trials.changes == changes) & (trials.seed < 20)]
     return trials.set_index("seed").sort_index()
 
