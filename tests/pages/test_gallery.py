@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import jupytext
 import pytest
 import torch
-from lessons import NOTEBOOKS, run
+from lessons import NOTEBOOKS, run, run_cells
 from torch.nn.functional import pad
 
 import hmmlib
@@ -77,11 +77,10 @@ def test_the_tasks_that_the_table_says_are_needed_before_are_enough():
     assert before[5] == before[6] == before[9] == before[10] == []
     for number in (2, 3, 4):  # The others need nothing before them, or train networks.
         names = {}
-        exec(codes[0], names)
+        run_cells(codes[:1], names)
         names["preset"] = "smoke"
-        exec(codes[1], names)
-        for task in [*before[number], number]:
-            exec(codes[1 + task], names)
+        tasks = [*before[number], number]
+        run_cells([codes[1], *[codes[1 + task] for task in tasks]], names)
 
 
 # 1 and 2: the weather
