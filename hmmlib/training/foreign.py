@@ -1,5 +1,7 @@
 """How a language model of `transformers` reads. It is asked by reading short texts, and its name decides nothing.
 
+Names and configurations are no guide. `XLMWithLMHeadModel` is a masked model, for example, though it is not named so.
+
 Whether one place sees another is asked in two ways. A gradient is exactly zero where a place is not seen, and in 16
 bits it is not lost by rounding, as a small change of the output would be. But a choice has no gradient, nor has what is
 quantized, so it is also asked whether the output changes when the ids do.
