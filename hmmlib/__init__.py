@@ -35,9 +35,9 @@ returns, as does the book's page *Reference*. What to call, by task:
     Choose among prompt, prefix and LoRA     tune
     Share of labels that a head gets right   accuracy
 
-In the shapes of arrays, n is a number of texts and T that of the tokens of a text. X is that of the vocabulary's tokens,
-`n_tokens`, and S that of the hidden states, `n_states`, which the paper calls |H|. A memory model has N cells, each with
-M values, and H hidden states. A prompt has P vectors.
+In the shapes of arrays, n is a number of texts, and T that of the tokens of a text. X is the number of tokens of the
+vocabulary, `n_tokens`. S is that of the hidden states, `n_states`, which the paper calls |H|. A memory model has N
+cells, each with M values, and H hidden states. A prompt has P vectors.
 
 The code is in packages, each of which uses only those above it:
 
