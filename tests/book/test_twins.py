@@ -53,7 +53,7 @@ def test_a_twin_is_plain_markdown_with_a_solution_to_each_exercise(source):
 
 def test_a_twin_is_listed_by_its_title_with_a_link_to_colab(source):
     title = re.search("^# (.+)$", source.read_text(), re.MULTILINE)[1]
-    link = rf"^- \[{re.escape(title)}\]\(\S+/notebooks/{source.stem}\.ipynb\)$"
+    link = rf"^- \[{re.escape(title)}\]\(\S+/notebooks/{source.stem}\.ipynb\), \d+ s$"
     assert re.search(link, (ROOT / "book" / "reproduce.md").read_text(), re.MULTILINE)
 
 
