@@ -1,12 +1,11 @@
 """What the page on the exact model says, from the stored trials, the models, and the page's own chain."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
 from lessons import run
 from pandas import DataFrame
+from record import slow
 from scipy.optimize import minimize
 
 from hmmbook import TrialSpec, draw_model, draw_task, load_result, mean_ci, result_path
@@ -283,7 +282,7 @@ def test_pretraining_takes_half_a_minute(trials):
     assert 20 < trials["seconds.pretraining"].median() < 40
 
 
-@pytest.mark.skipif(not os.environ.get("HMMLIB_SLOW"), reason="takes minutes")
+@slow
 def test_the_loss_reaches_the_frequencies_in_a_dozen_steps_rests_until_140_and_falls_from_150_to_260():
     whole = run("exact-model", preset="quick")
     losses = np.array(whole["losses"])

@@ -1,7 +1,6 @@
 """What the gallery says of its ten tasks. What hangs on networks of the preset quick takes half a minute."""
 
 import io
-import os
 import re
 from contextlib import redirect_stdout
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ import jupytext
 import pytest
 import torch
 from lessons import NOTEBOOKS, run, run_cells
+from record import slow
 from torch.nn.functional import pad
 
 import hmmlib
@@ -19,7 +19,6 @@ from hmmbook.experiments.section_5 import entropy_of_frequencies
 from hmmbook.figures.stored_panels import panel_results
 from hmmlib import MASK, assumption_3_1, assumption_3_2, masked_token_probs, random_hmm
 
-SLOW = pytest.mark.skipif(not os.environ.get("HMMLIB_SLOW"), reason="takes minutes")
 PANEL_SIZES = [4, 8, 10, 15, 25, 30]
 
 
@@ -200,7 +199,7 @@ def test_the_curve_begins_at_2_3(page):
     assert round(page["losses"][0], 1) == 2.3
 
 
-@SLOW
+@slow
 def test_it_falls_to_0_4_in_300_steps(usual_run):
     page = usual_run.names
 
@@ -221,14 +220,14 @@ def test_the_more_frequent_label_is_on_67_percent_of_1000_new_texts():
     assert round(max(ones, 1 - ones), 2) == 0.67
 
 
-@SLOW
+@slow
 def test_with_a_prompt_of_ten_vectors_the_pretrained_network_labels_more_texts_correctly(usual_run):
     page = usual_run.names
 
     assert page["prompt_right"] > page["head_right"] > 0.67
 
 
-@SLOW
+@slow
 def test_without_pretraining_the_prompt_is_right_on_67_percent_and_lora_learns_the_task(usual_run):
     of_task_8 = usual_run.printed.partition("\nprompt: ")[1:]
 
@@ -245,7 +244,7 @@ def test_the_trial_is_on_ten_states_and_tested_on_100_texts(page):
     assert page["spec"].test == 100
 
 
-@SLOW
+@slow
 def test_head_and_prompt_differ_by_eight_points(usual_run):
     result = usual_run.names["result"]
 

@@ -1,10 +1,9 @@
 """What the page on solvable tasks says."""
 
-import os
-
 import pytest
 import torch
 from lessons import run
+from record import slow
 
 from hmmbook import TrialSpec, draw_model, draw_trial_task, results
 from hmmbook.evidence import ledger
@@ -16,7 +15,6 @@ from hmmbook.studies import kinds_of_text
 from hmmbook.studies.certificates import outcomes, refuting_belief
 from hmmlib import random_hmm
 
-SLOW = pytest.mark.skipif(not os.environ.get("HMMLIB_SLOW"), reason="takes minutes")
 MU = torch.tensor([1, -1, 0.5], dtype=torch.float64)
 DRAWN = [[2, -2, 1], [2, -1, 1], [1, -1, -0.5]]
 """The three ν of the triangles."""
@@ -265,7 +263,7 @@ def test_some_heads_are_right_on_all_texts_of_one_token_and_wrong_for_a_belief(p
     assert label_of_task != label_of_head
 
 
-@SLOW
+@slow
 @pytest.mark.parametrize(
     "parameters",
     [{"seed": 5}, {"seed": 12, "trials": 2}, {"preset": "quick", "seed": 1}, {"preset": "gpu", "minutes": 0.1}],

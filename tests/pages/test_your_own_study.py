@@ -1,6 +1,5 @@
 """What the page on a study of your own says. Its three trials of the preset quick take a minute."""
 
-import os
 from importlib.util import find_spec
 
 import jupytext
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from lessons import NOTEBOOKS, run
+from record import slow
 
 from hmmbook import TrialSpec, mean_ci
 from hmmlib import (
@@ -22,7 +22,6 @@ from hmmlib import (
 )
 from hmmlib.training.bert import fingerprint
 
-SLOW = pytest.mark.skipif(not os.environ.get("HMMLIB_SLOW"), reason="takes minutes")
 LAST_SEED = 2**32 - 1
 """The largest seed of the page. Its second trial has one that torch does not take."""
 NEEDS_HMMLEARN = pytest.mark.skipif(not find_spec("hmmlearn"), reason="hmmlearn is not installed")
@@ -102,7 +101,7 @@ def test_a_stored_trial_is_not_run_again(page):
     assert not again.ran
 
 
-@SLOW
+@slow
 def test_the_interval_of_the_difference_contains_zero(usual_page):
     gain = mean_ci(usual_page["table"].gain)
 
@@ -110,14 +109,14 @@ def test_the_interval_of_the_difference_contains_zero(usual_page):
     assert gain.low < 0 < gain.high
 
 
-@SLOW
+@slow
 def test_heads_alone_come_near_heads_on_the_exact_predictions(usual_page):
     means = usual_page["means"]
 
     assert means["head on the exact G"].mean == pytest.approx(means["head tuning"].mean, abs=0.03)
 
 
-@SLOW
+@slow
 def test_no_head_gives_all_texts_one_label_and_the_networks_are_near_the_exact_prediction(usual_page):
     table = usual_page["table"]
 
@@ -125,7 +124,7 @@ def test_no_head_gives_all_texts_one_label_and_the_networks_are_near_the_exact_p
     assert table.divergence.max() < 0.1
 
 
-@SLOW
+@slow
 def test_with_the_default_rate_and_passes_the_first_trials_prompt_is_worse_and_worse_than_the_head(usual_page):
     again = usual_page["again"]
     first = usual_page["table"].iloc[0]
