@@ -46,10 +46,10 @@ MOVED = {
     "notebooks/appendix-d-1": "notebooks/appendix-d",
     "notebooks/appendix-d-2": "notebooks/appendix-d",
     "notebooks/beyond-1-tuned-prompt": "notebooks/tuned-prompts",
-    "notebooks/beyond-2-probes": "notebooks/tuned-prompts",
+    "notebooks/beyond-2-probes": "notebooks/tuned-prompts-in-detail",
     "notebooks/beyond-3-solvable": "notebooks/solvable",
     "notebooks/beyond-4-published-curve": "notebooks/published-curve",
-    "notebooks/beyond-5-prefix-lora": "notebooks/tuned-prompts",
+    "notebooks/beyond-5-prefix-lora": "notebooks/tuned-prompts-in-detail",
 }
 """Pages that the book once had, and the page, or the file of the repository, that has their content now."""
 

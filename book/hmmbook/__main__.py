@@ -1,4 +1,4 @@
-"""The command line of the book: hmmbook trial | sweep | export | ledger | info."""
+"""Run the experiments of the book, export their results, and check the statements of the paper."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def show_version(requested: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="show an error with its whole traceback")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show an error with its whole traceback.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="show the version and end")
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
@@ -82,55 +82,74 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
-Preset = Annotated[Literal[tuple(PRESETS)], typer.Option(help="the size of everything")]
-Panel = Annotated[Literal[tuple(PANELS)] | None, typer.Option(help="the points of this panel of Figure 3")]
+Preset = Annotated[Literal[tuple(PRESETS)], typer.Option(help="The sizes of network, texts and task.")]
+Panel = Annotated[Literal[tuple(PANELS)] | None, typer.Option(help="The panel of Figure 3 whose points are run.")]
 Trials = Annotated[
-    int | None, typer.Option(min=1, help="trials of each point; if left out 1, of a panel as many as in the paper")
+    int | None,
+    typer.Option(
+        min=1, help="How many trials each point gets. The default is 1, and for a panel as many as in the paper."
+    ),
 ]
 Sizes = Annotated[
     list[int] | None,
-    typer.Option("--size", min=1, help="with --panel: only its points of this |M||H|; may be given more than once"),
+    typer.Option(
+        "--size", min=1, help="Run only the points of a panel with this size |M||H|. You can give it more than once."
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="the seed of the trial, of a panel its first")]
-Minutes = Annotated[float | None, typer.Option(min=0, help="stop after so many minutes; everything finished is kept")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps")]
+Seed = Annotated[int, typer.Option(min=0, help="The seed. Several trials of one point count up from it.")]
+Minutes = Annotated[
+    float | None, typer.Option(min=0, help="Stop after this many minutes. Everything that is finished is kept.")
+]
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:N or mps.")]
 Store = Annotated[
     Path | None,
     typer.Option(
         parser=folder,
         metavar="PATH",
-        help="the result store; if left out mine/results, and what it lacks is looked for in results",
+        help="The folder of results. The default writes to mine/results and also reads from results.",
     ),
 ]
 Also = Annotated[
     list[str] | None,
-    typer.Option(help="a measurement on request, such as probes; `all` for those that suit every chain"),
+    typer.Option(help="Make a further measurement, such as probes. `all` makes each that suits every chain."),
 ]
-Networks = Annotated[Path | None, typer.Option(parser=folder, metavar="PATH", help="keep pretrained networks here")]
-Rerun = Annotated[bool, typer.Option("--rerun", help="run again what is stored")]
+Networks = Annotated[
+    Path | None, typer.Option(parser=folder, metavar="PATH", help="A folder in which pretrained networks are kept.")
+]
+Rerun = Annotated[bool, typer.Option("--rerun", help="Run stored trials again.")]
 Changes = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="another field of the spec, such as steps=1100, or several values: steps=400,1100",
+        help="Set another field of the spec, for example steps=1100, or try several values, as in steps=400,1100.",
     ),
 ]
 Shard = Annotated[
-    str | None, typer.Option(metavar="I/N", help="run only the I-th of N shares, for the I-th job of a job array")
+    str | None,
+    typer.Option(
+        metavar="I/N", help="Run only the I-th of N parts of the work, for example in the I-th job of a job array."
+    ),
 ]
 
 
 @app.command()
 def trial(
-    n_states: Annotated[list[int] | None, typer.Option(min=1, help="hidden states |H|; 10 if left out")] = None,
-    n_memory: Annotated[int | None, typer.Option(min=1, help="memory values |M|; if left out 1, a vanilla HMM")] = None,
+    n_states: Annotated[
+        list[int] | None, typer.Option(min=1, help="How many hidden states |H| the chain has. The default is 10.")
+    ] = None,
+    n_memory: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many memory values |M| it has. The default is 1, which is a vanilla HMM."),
+    ] = None,
     seed: Seed = 0,
     preset: Preset = "quick",
     panel: Panel = None,
     trials: Trials = None,
     size: Sizes = None,
-    missing: Annotated[bool, typer.Option("--missing", help="run what the store lacks of a panel")] = False,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Run the trials of a panel that are not stored yet.")
+    ] = False,
     shard: Shard = None,
     max_minutes: Minutes = None,
     device: Device = "auto",
@@ -140,10 +159,11 @@ def trial(
     networks: Networks = None,
     rerun: Rerun = False,
 ) -> None:
-    """Run one trial, or several one after another.
+    """Run one trial, or several trials one after another.
 
-    Several are all that the store lacks of a panel (--panel, --missing), or all combinations of values
-    (--n-states 6 --n-states 12 --set steps=400,1100). What is stored is not run again.
+    With --panel and --missing it runs every trial of a panel that is not stored yet. If an option is given several
+    values, as in --n-states 6 --n-states 12 --set steps=400,1100, it runs every combination of them. A stored trial is
+    not run again.
     """
     from hmmbook.experiments.specs import grid, panel_specs
     from hmmbook.experiments.sweeps import deadline, describe, run_missing, shard_of
@@ -200,11 +220,15 @@ def sweep(
     seed: Seed = 0,
     max_minutes: Minutes = None,
     address: Annotated[
-        str | None, typer.Option(metavar="RAY", help="an existing Ray cluster; else one on this machine")
+        str | None,
+        typer.Option(metavar="RAY", help="The address of a Ray cluster. By default one is started on this machine."),
     ] = None,
-    cpus: Annotated[float, typer.Option(min=0.01, help="cores of a trial")] = 1.0,
+    cpus: Annotated[float, typer.Option(min=0.01, help="How many cores a trial gets.")] = 1.0,
     gpus: Annotated[
-        float | None, typer.Option(min=0, help="GPUs of a trial, such as 0.25; a whole one if there are any")
+        float | None,
+        typer.Option(
+            min=0, help="How many GPUs a trial gets, for example 0.25. The default is a whole one, if there is any."
+        ),
     ] = None,
     device: Device = "auto",
     store: Store = None,
@@ -214,7 +238,10 @@ def sweep(
     networks: Networks = None,
     rerun: Rerun = False,
 ) -> None:
-    """Run what the store lacks of a panel with Ray: one trial of every point before the second of any."""
+    """Run the trials of a panel that are not stored yet, many at a time with Ray.
+
+    Every point gets its first trial before any point gets its second.
+    """
     from hmmbook.experiments.ray_sweep import RayCluster, run_with_ray
     from hmmbook.experiments.specs import panel_specs
     from hmmbook.experiments.sweeps import Sweep, deadline
@@ -240,11 +267,14 @@ def sweep(
 
 @app.command()
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="FILE.csv or FILE.parquet, which is written")],
-    preset: Annotated[Literal[tuple(PRESETS)] | None, typer.Option(help="its results in the main store only")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write, which ends in .csv or .parquet.")],
+    preset: Annotated[
+        Literal[tuple(PRESETS)] | None,
+        typer.Option(help="Export only the results of this preset that are stored in the main folder."),
+    ] = None,
     store: Store = None,
 ) -> None:
-    """Write the table of stored results, with a row for each trial, as `hmmbook.results` gives it."""
+    """Write all stored results into one table, which has a row for each trial."""
     from hmmbook.experiments.results import results
 
     with usage_errors():
@@ -266,7 +296,7 @@ def export(
 
 @app.command()
 def info(device: Device = "auto") -> None:
-    """Show versions, threads, device and commit, on which a result depends besides its spec."""
+    """Show what a result depends on besides its spec: versions, threads, device and commit."""
     from hmmbook.experiments.environment import environment
     from hmmlib.device import pick
 

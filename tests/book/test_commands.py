@@ -20,32 +20,33 @@ from hmmbook.experiments.sweeps import Outcome
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def code_blocks() -> list[str]:
-    """The code blocks of README and pages that stand for a shell."""
-    blocks = []
+def commands_by_page() -> list[str]:
+    """What README and each page have for a shell. The blocks of a page are joined, as a reader's shell sees them."""
+    commands = []
     for path in (ROOT / "README.md", *sorted((ROOT / "book").glob("*.md"))):
-        blocks += re.findall(r"```(?:bash|ipython3)\n(.*?)```", path.read_text(), re.DOTALL)
-    return blocks
+        blocks = re.findall(r"```(?:bash|ipython3)\n(.*?)```", path.read_text(), re.DOTALL)
+        commands.append("\n".join(blocks))
+    return commands
 
 
-def written_out(block: str) -> str:
-    """A block whose variables and functions are written out where they are used."""
-    block = block.replace("\\\n", " ")
-    for name, value in re.findall(r"^(\w+)=(\S+)$", block, re.MULTILINE):
-        block = block.replace(f"${name} ", f"{value} ")
-    functions = re.findall(r'^(\w+)\(\) \{\s+(.*?) "\$@"[;\s]+\}', block, re.MULTILINE)
-    block = re.sub(r"^\w+\(\) \{.*?\}$", "", block, flags=re.MULTILINE | re.DOTALL)
+def written_out(commands: str) -> str:
+    """Commands whose variables and functions are written out where they are used."""
+    commands = commands.replace("\\\n", " ")
+    for name, value in re.findall(r"^(\w+)=(\S+)$", commands, re.MULTILINE):
+        commands = commands.replace(f"${name} ", f"{value} ")
+    functions = re.findall(r'^(\w+)\(\) \{\s+(.*?) "\$@"[;\s]+\}', commands, re.MULTILINE)
+    commands = re.sub(r"^\w+\(\) \{.*?\}$", "", commands, flags=re.MULTILINE | re.DOTALL)
     for name, body in reversed(functions):
-        block = re.sub(rf"^{name} ", f"{body} ", block, flags=re.MULTILINE)
-    return block
+        commands = re.sub(rf"^{name} ", f"{body} ", commands, flags=re.MULTILINE)
+    return commands
 
 
 def calls(program: str) -> list[list[str]]:
-    """The arguments of each call of a program in the code blocks."""
+    """The arguments of each call of a program on the pages."""
     lines = []
-    for block in code_blocks():
+    for commands in commands_by_page():
         begin = rf"^[ !]*(?:python -m )?{program} "
-        lines += re.findall(rf'{begin}([^"&;\n]*(?:"[^"\n]*"[^"&;\n]*)*)', written_out(block), re.MULTILINE)
+        lines += re.findall(rf'{begin}([^"&;\n]*(?:"[^"\n]*"[^"&;\n]*)*)', written_out(commands), re.MULTILINE)
     return [shlex.split(line, comments=True) for line in lines]
 
 
@@ -71,7 +72,7 @@ def accepted(monkeypatch, tmp_path):
 def test_every_command_on_the_pages_is_accepted(accepted):
     shown = calls("hmmbook")
     assert {"trial", "sweep", "export", "ledger", "info"} <= {call[0] for call in shown}
-    assert sum("tuner=prefix" in call for call in shown) == 1, "a function of a block is written out"
+    assert sum("tuner=prefix" in call for call in shown) == 1, "a function of a page is written out"
     for call in shown:
         assert accepted(call), call
     assert not accepted(["trial", "--n_states", "4"])

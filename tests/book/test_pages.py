@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import api_reference as reference
+import pandas
 import pytest
 import torch
 import yaml
@@ -20,6 +21,7 @@ from hmmbook.experiments.results import published
 from hmmbook.experiments.specs import TrialSpec
 from hmmbook.experiments.store import BEYOND
 from hmmbook.figures.figure_3 import LEFT, RIGHT
+from hmmbook.studies.published_curve import groups
 
 BOOK = ROOT / "book"
 FILES = [*BOOK.glob("*.md"), *ROOT.glob("notebooks/*.md")]
@@ -143,6 +145,8 @@ def test_the_right_panels_means_are_as_stored_and_without_a_memory_above_the_pub
     memory_gap, vanilla_gap = gaps(pairs)
     assert abs(memory_gap) < 3
     assert 3 <= round(vanilla_gap) <= 16
+    _, (vanilla_published, vanilla_ours) = pairs
+    assert max(vanilla_published.low, vanilla_ours.low) < min(vanilla_published.high, vanilla_ours.high)
 
 
 @pytest.mark.parametrize("change", WITH_EFFECT + WITHOUT_EFFECT)
@@ -155,6 +159,35 @@ def test_what_a_change_does_to_prompts_at_30_states_is_as_the_protocol_says(chan
         assert f"| {hmmbook.mean_ci(points, share=False):+.1f}" in PROTOCOL
     else:
         assert abs(points.mean()) < 1
+
+
+def mean_cost(by_change: dict[str, pandas.DataFrame], name: str) -> float:
+    """Give how many points a change costs prompts on the ten chains, in the mean."""
+    changed = by_change[name].prompt_accuracy
+    unchanged = by_change["ours"].prompt_accuracy.loc[changed.index]
+    return 100 * (unchanged - changed).mean()
+
+
+def test_several_changes_cost_15_and_22_points_and_their_single_costs_add_up_to_12_and_13():
+    by_change = groups.by_change(hmmbook.results("quick", BEYOND))
+    costs = {change.name: mean_cost(by_change, change.name) for change in groups.CHANGES}
+    together = {name: costs.pop(name) for name in groups.SEVERAL_AT_ONCE}
+    adamw = costs.pop("AdamW, 1,600 steps")
+
+    assert round(costs["5% masked"] + adamw) == 12
+    assert round(together["5% masked, AdamW"]) == 15
+    assert len(costs) == 9
+    assert round(sum(costs.values())) == 13
+    assert round(together["nine changes"]) == 22
+
+
+def test_after_800_steps_prompts_tuned_as_in_quick_are_half_a_point_below_the_baseline():
+    by_tuning = groups.by_tuning(hmmbook.results("quick", BEYOND))
+    as_in_quick = groups.at(30, by_tuning["as quick: 0.1, batches of 128, 5 passes"]).prompt_accuracy
+    baseline = groups.at(30, by_tuning["0.01, batches of 8, 5 passes"]).prompt_accuracy
+
+    assert len(as_in_quick) == len(baseline) == 20
+    assert round(100 * (as_in_quick.mean() - baseline.mean()), 1) == -0.5
 
 
 # Tasks
@@ -187,7 +220,7 @@ def test_as_many_draws_of_a_task_have_one_class_as_the_protocol_says(letter, n):
 
 @pytest.mark.parametrize("n", (4, 8, 10, 15, 25, 30) if SLOW else (4,))
 def test_labels_of_the_scripts_are_as_near_to_those_of_section_3_1_as_the_protocol_says(n):
-    assert "at most 0.022 apart in total variation, in 120 random models with 1000 texts each" in PROTOCOL
+    assert "In 120 random models with 1000 texts each, the two beliefs are at most 0.022 apart" in PROTOCOL
     other_labels = 0
     for seed in range(20):
         model = hmmlib.random_hmm(n, 10, seed)

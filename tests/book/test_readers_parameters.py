@@ -75,9 +75,10 @@ def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path
     ("name", "parameters"),
     [
         ("gallery", {"seed": 5}),
-        ("2-setting", {"seed": 3, "instances": 1}),
+        ("2-setting", {"seed": 3, "texts": 1}),
         ("5-2-head-vs-prompt", {"seed": 7, "hidden_sizes": [4], "trials": 1}),
         ("5-3-memory-vs-vanilla", {"trials": 1, "memory_sizes": [2, 3]}),
+        ("figure-3-in-detail", {"trials": 1, "hidden_sizes": [4]}),
     ],
 )
 def test_what_holds_of_data_at_the_defaults_is_asserted_only_there(name, parameters):

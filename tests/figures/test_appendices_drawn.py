@@ -5,7 +5,7 @@ from matplotlib.colors import to_rgb
 
 from hmmbook.evidence import ledger
 from hmmbook.figures import appendices
-from hmmbook.figures.appendices import PLACES
+from hmmbook.figures.appendices import PLACES, PROVED_FIRST, SUBJECTS
 
 
 def close(drawn, expected):
@@ -37,22 +37,14 @@ def test_the_dashes_of_two_halves_are_as_wide_and_as_high_as_the_last_bars():
         close(dash[:, 0], [bar.get_x(), bar.get_x() + bar.get_width()])
 
 
-def box_of(figure, name):
-    (text,) = [text for text in figure.axes[0].texts if text.get_text() == name]
-    return text.get_bbox_patch()
-
-
-def test_a_box_has_the_outline_of_its_ruling_and_the_shade_of_its_page():
-    figure = appendices.proofs_of_appendix_d(ledger.STATEMENTS)
+def test_a_box_has_its_statement_with_a_subject_and_is_shaded_if_the_first_page_proves_it():
+    texts = appendices.proofs_of_appendix_d().axes[0].texts[: len(PLACES)]
     shaded = to_rgb("#dde3e8")
 
-    assert box_of(figure, "D.9").get_linewidth() == 3
-    assert box_of(figure, "D.1").get_linewidth() == 1.4  # a slip
-    assert box_of(figure, "D.10").get_linewidth() == 1.8  # a gap
-    assert box_of(figure, "D.4").get_linewidth() == box_of(figure, "Theorem 4.6").get_linewidth() == 1
-    assert to_rgb(box_of(figure, "D.4").get_facecolor()) == shaded
-    assert to_rgb(box_of(figure, "D.13").get_facecolor()) != shaded
-    assert len(PLACES) == 16
+    for name, text in zip(PLACES, texts, strict=True):
+        face = to_rgb(text.get_bbox_patch().get_facecolor())
+        assert text.get_text() == f"{name}\n{SUBJECTS[name]}"
+        assert (face == shaded) == (name in PROVED_FIRST)
 
 
 def test_more_texts_are_a_larger_point_and_cats_have_a_ring():
@@ -66,12 +58,14 @@ def test_more_texts_are_a_larger_point_and_cats_have_a_ring():
     close(points.get_sizes(), [18, 24, 30])
     close(ring.get_offsets(), [[0, 0]])
     close(ring.get_sizes(), [84])
+    assert [text.get_text() for text in axes.texts] == ["surely a cat"]
 
 
 def test_without_cats_there_is_no_ring():
     (axes,) = appendices.scores_and_targets([0.5, -0.5], [0.1, -0.1], [False, False]).axes
 
     assert len(axes.collections) == 1
+    assert not axes.texts
 
 
 def test_a_condition_is_no_ruling_and_a_control_says_how_often_it_failed():

@@ -85,6 +85,16 @@ def test_prompts_condition_as_in_hmmlib(seed, js):
     assert not any(field(of_zeros["points"], "occurs"))
 
 
+def test_prompts_condition_texts_of_any_length_and_a_text_that_cannot_occur_is_refused():
+    weather = hmmlib.HMM([[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.0], [0.3, 0.5], [0.0, 0.5]], [1.0, 0.0])
+    head = hmmlib.LinearHead([1.0, -1.0, 0.0])
+    everything = (weather, torch.ones(2), torch.ones(2), head, "ab")
+    assert len(interactive.conditioning_by_a_prompt(*everything, [[0, 0, 1], [1, 1, 1]]).data["inputs"]) == 27
+    impossible = hmmlib.HMM([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 0.5], [0.0, 0.5]], [0.5, 0.5])
+    with pytest.raises(ValueError, match=r"the input \[0, 1\], which this model never emits"):
+        interactive.conditioning_by_a_prompt(impossible, *everything[1:], [[0, 0], [0, 1]])
+
+
 @pytest.mark.parametrize(("stays", "moves", "size", "refuted"), [(0, 1, 0.001, True), (0, 2, 0.2, False)])
 def test_a_closing_gap_does_what_hmmlib_computes_and_says_whether_a_head_is_left(stays, moves, size, refuted, js):
     data = interactive.nearly_dependent_columns(THREE_STATES, MU, "abc", (stays, moves), size).data

@@ -4,7 +4,7 @@ import pytest
 from runs import TINY
 
 from hmmbook.experiments.specs import TrialSpec
-from hmmbook.figures.live import page_trials
+from hmmbook.figures.live import page_trials, panel_trials
 
 # No test or store has these seeds.
 SPECS = [TrialSpec("smoke", seed=seed, **TINY) for seed in (1001, 1002)]
@@ -40,6 +40,13 @@ def test_where_there_is_no_time_the_page_has_the_panels_own_trials_and_says_so(c
     assert len(trials.results) > 0
     assert "The live trial is missing: there was no time for the live trial" in printed
     assert "None of these trials is stored, and none was done in time." in printed
+
+
+def test_the_trials_of_a_panel_are_those_of_a_page_without_the_live_one(in_time):
+    trials = panel_trials("left", SPECS, "cpu", minutes=5)
+
+    assert trials.seed.tolist() == [1001, 1002]
+    assert trials.head_accuracy.tolist() == in_time.results.head_accuracy.tolist()
 
 
 def test_a_preset_for_gpus_is_not_begun_on_a_cpu(capsys):

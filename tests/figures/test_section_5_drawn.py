@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hmmbook.experiments.results import results
+from hmmbook.experiments.results import published, results
 from hmmbook.experiments.specs import panel_specs
 from hmmbook.experiments.store import STORE
 from hmmbook.figures import exact_model, figure_3, memory_lead
@@ -52,7 +52,16 @@ def test_the_leads_of_memory_models_are_drawn_with_the_published_one(pairs):
     expected = [lead(all_sizes(pairs), heads).mean for heads in HEADS]
 
     np.testing.assert_allclose(marks["on networks"], expected)
+    assert "on exact predictions" not in marks
     assert marks["published"].round().tolist() == [26]
+
+
+def test_the_leads_on_exact_predictions_are_drawn_if_they_are_asked_for(pairs):
+    (axes,) = memory_lead.leads(pairs, exact=True).axes
+    marks = {line.get_label(): np.array(line.get_xdata(), float) for line in axes.lines}
+    expected = [lead(all_sizes(pairs), heads, exact=True).mean for heads in HEADS]
+
+    np.testing.assert_allclose(marks["on exact predictions"], expected)
 
 
 def test_each_panel_has_the_accuracies_of_its_heads(pairs):
@@ -63,3 +72,32 @@ def test_each_panel_has_the_accuracies_of_its_heads(pairs):
     np.testing.assert_allclose(ends[0], [of_28.memory.attention_accuracy.mean(), of_28.vanilla.head_accuracy.mean()])
     np.testing.assert_allclose(ends[1], [side.attention_accuracy.mean() for side in of_28])
     np.testing.assert_allclose(ends[2], [side.head_accuracy.mean() for side in of_28])
+
+
+def test_heads_and_prompts_stand_beside_the_published_means_and_the_more_frequent_label(left):
+    (axes,) = figure_3.head_against_prompt(left).axes
+    drawn = lines_of(axes)
+    means = left.groupby("n_states").mean(numeric_only=True)
+
+    np.testing.assert_allclose(drawn["head tuning"], means.head_accuracy)
+    np.testing.assert_allclose(drawn["prompt tuning"], means.prompt_accuracy)
+    np.testing.assert_allclose(drawn["fully fitted head"], means.head_accuracy / 2)
+    np.testing.assert_allclose(drawn["frequent label"], means.majority_rate)
+    np.testing.assert_allclose(drawn["prompt tuning, paper"][-1], published("left")["prompt tuning"][30].mean)
+
+
+def test_memory_and_vanilla_models_stand_beside_the_published_means(pairs):
+    (axes,) = memory_lead.memory_against_vanilla(pairs).axes
+    drawn = lines_of(axes)
+
+    np.testing.assert_allclose(drawn["memory"][-1], pairs[28].memory.attention_accuracy.mean())
+    np.testing.assert_allclose(drawn["vanilla"][-1], pairs[28].vanilla.head_accuracy.mean())
+    np.testing.assert_allclose(drawn["frequent label"][-1], pairs[28].vanilla.majority_rate.mean())
+    assert drawn["memory, paper"][-1] == published("right")["memory HMM + attention head"][28].mean
+
+
+def test_without_prompts_only_heads_are_drawn(left):
+    (axes,) = figure_3.head_against_prompt(left.assign(prompt_accuracy=np.nan)).axes
+
+    assert "head tuning" in lines_of(axes)
+    assert "prompt tuning" not in lines_of(axes)

@@ -13,7 +13,7 @@ from hmmbook.figures import figure_3, figures, triangles
 from hmmbook.figures.figure_3 import LEFT, RIGHT
 from hmmbook.figures.triangles import TRIANGLE
 from hmmlib.models.sentences import farm
-from hmmlib.theory.separation import Impossible, fit_or_refute
+from hmmlib.theory.separation import fit_or_refute
 
 RESULTS = results("quick", STORE).query("changes == ''")
 VANILLA = RESULTS[RESULTS.n_memory == 1]
@@ -208,26 +208,63 @@ def test_mixtures_lie_in_the_shade_of_their_columns():
     close(points(axes)["predictions"], rounded @ TRIANGLE)
 
 
-def test_a_proof_that_no_line_works_is_drawn_in_a_panel_of_its_own():
+def with_prompt_drawn(shares, labels):
+    """The two triangles of points without a prompt, of which the first four are those with it."""
+    labels = np.array(labels)
+    panels = {"without": shares, "with": np.where(np.arange(len(shares))[:, None] < 4, shares, 0)}
+    figure = triangles.simplex_with_prompt(
+        panels, labels, CORNERS, "abc", [0, 1], [1.0, -1.0, 0.0], fit_or_refute(shares, labels)
+    )
+    return figure.axes
+
+
+def words_below(axes) -> str:
+    return axes.texts[-1].get_text()
+
+
+def test_without_the_prompt_a_star_lies_in_a_triangle_of_the_other_label():
     inside = [0.4, 0.3, 0.3]
     corners = 0.2 + 0.4 * CORNERS
     shares = np.vstack([corners, inside, [0.1, 0.1, 0.8]])
-    labels = [True, True, True, False, False]
-    refuted = fit_or_refute(shares, labels)
-    assert isinstance(refuted, Impossible)
-    with_prompt = np.vstack([shares[:4], np.zeros(3)])
-    panels = {"without": shares, "with": with_prompt}
-    weights = [1.0, -1.0, 0.0]
-    figure = triangles.simplex_with_prompt(panels, labels, CORNERS, "abc", [0, 1], weights, refuted)
-    before, behind, proof, _ = map(points, figure.axes)
-    star = "a text of label 0"
-    close(before[star], [inside @ TRIANGLE])
-    close(proof[star], [inside @ TRIANGLE])
-    assert star not in behind
-    outline = max(map(methodcaller("get_xydata"), figure.axes[2].lines), key=len)
-    close(drawn_once(outline), drawn_once(corners @ TRIANGLE))
-    assert len(before["label 0"]) == 2
-    assert len(behind["label 0"]) == 1, "an impossible input has no point"
+    before, behind = with_prompt_drawn(shares, [True, True, True, False, False])
+    (triangle,) = before.patches
+    close(drawn_once(triangle.get_xy()), drawn_once(corners @ TRIANGLE))
+    star = before.lines[-1]
+    assert star.get_marker() == "*"
+    close(star.get_xydata(), [inside @ TRIANGLE])
+    assert words_below(before) == "The star has label 0, the\ncorners have label 1."
+    assert all(line.get_marker() != "*" for line in behind.lines)
+    assert len(points(before)["label 0"]) == 2
+    assert len(points(behind)["label 0"]) == 1, "an impossible input has no point"
+
+
+def test_the_deepest_of_several_stars_is_drawn():
+    corners = 0.1 + 0.7 * CORNERS
+    shares = np.vstack([corners, [0.7, 0.15, 0.15], [0.34, 0.33, 0.33]])
+    before, _ = with_prompt_drawn(shares, [False, False, False, True, True])
+    close(before.lines[-1].get_xydata(), [shares[-1] @ TRIANGLE])
+
+
+def test_where_a_line_does_without_a_prompt_it_is_drawn_and_there_is_no_star():
+    shares = np.vstack([CORNERS, [0.4, 0.3, 0.3], [0.2, 0.4, 0.4]])
+    before, behind = with_prompt_drawn(shares, [True, False, False, True, False])
+    assert words_below(before) == "A line separates\nthe labels."
+    assert before.lines[-1].get_label() == "a head's line"
+    assert words_below(behind) == "Only a and b are left.\nThe line is right on 3 of 5."
+
+
+def test_where_no_text_lies_in_a_triangle_the_figure_only_says_that_no_line_does():
+    crossing = np.array([[0.5, 0.5, 0.0], [0.1, 0.1, 0.8], [0.6, 0.1, 0.3], [0.1, 0.6, 0.3]])
+    before, _ = with_prompt_drawn(crossing, [True, True, False, False])
+    assert not before.patches
+    assert words_below(before) == "No line separates\nthe labels."
+
+
+def test_a_triangle_is_for_three_tokens():
+    shares = np.full((2, 4), 0.25)
+    panels = {"without": shares, "with": shares}
+    with pytest.raises(ValueError, match="A triangle shows distributions over three tokens, but these have 4 entries"):
+        triangles.simplex_with_prompt(panels, [True, True], np.eye(4), "abcd", [0, 1], np.ones(4), None)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -7,12 +7,10 @@ import torch
 from lessons import run
 from torch.nn.functional import one_hot
 
-from hmmbook.evidence.random_models.memory_instances import memory_instance
-from hmmbook.studies.noisy_attention import add_noise
 from hmmlib import (
     MASK,
+    AssumptionError,
     Impossible,
-    assumption_3_2,
     assumption_4_2,
     concentrated,
     fit_or_refute,
@@ -20,7 +18,6 @@ from hmmlib import (
     latent_given_others,
     masked_token_probs,
     memory_posterior,
-    posterior,
     theorem_4_3,
 )
 
@@ -55,6 +52,12 @@ def percent(right: torch.Tensor) -> str:
 # The language
 
 
+def test_the_page_says_what_the_model_is(page, model):
+    assert page["STATES"] == [f"{cell}'s {part}" for cell in page["language"].cells for part in page["language"].syntax]
+    assert model.transition.tolist() == page["TRANSITION"]
+    assert model.memory.tolist() == page["MEMORY"]
+
+
 def test_assumption_4_2_holds_for_the_subjects_noun_though_all_eight_columns_are_dependent(model):
     columns = model.emission.flatten(1)
 
@@ -79,19 +82,23 @@ def test_a_stands_only_before_a_subject_and_the_before_either_noun(page, model):
     assert (model.transition[:, 2] > 0).tolist() == [False, False, False, True]
 
 
-def test_nouns_may_come_without_an_article_but_two_of_one_cell_never_side_by_side(model):
-    assert model.transition[1, 1] == 0
-    assert model.transition[3, 3] == 0
-    assert model.transition[3, 1] > 0
-    assert model.transition[1, 3] > 0
-
-
-def test_a_cow_may_be_written_horse_or_barn_and_a_horse_cow_or_field(page, model):
+def test_a_cow_may_be_written_horse_or_barn_and_no_noun_gives_its_meaning_away(page, model):
     of_cow = model.emission[:, COW, NOUN]
-    of_horse = model.emission[:, HORSE, NOUN]
+    nouns = model.emission[2:, :, [NOUN, 3]].flatten(1)  # word, and value and state of a noun
 
     assert [page["WORDS"][word] for word in of_cow.nonzero()] == ["cow", "horse", "barn"]
-    assert [page["WORDS"][word] for word in of_horse.nonzero()] == ["cow", "horse", "field"]
+    assert ((nouns > 0).sum(1) > 1).all()
+
+
+# One linear head is not enough
+
+
+def test_no_linear_head_at_the_mask_is_right_on_all_texts_or_on_those_with_a_sure_position(page):
+    in_r = page["in_r"]
+
+    assert page["texts"].shape[1] == 5
+    assert isinstance(fit_or_refute(page["at_gap"], page["labels"]), Impossible)
+    assert isinstance(fit_or_refute(page["at_gap"][in_r], page["labels"][in_r]), Impossible)
 
 
 # The text in the figure
@@ -107,13 +114,13 @@ def test_the_two_nouns_after_a_are_attended(page, model):
 
 
 def test_their_values_are_those_of_the_figure(page):
-    assert [f"{value:.2f}" for value in page["values"][page["attended"]]] == ["0.17", "0.20"]
+    assert [f"{value:.2f}" for value in page["values_at"][page["attended"]]] == ["0.17", "0.20"]
 
 
 def test_the_noun_at_position_7_has_nearly_score_1_and_all_others_little(page):
     scores = page["head"].scores(page["G"])[0]
 
-    assert f"{scores[6]:.2f}" == "0.94"
+    assert 0.9 < scores[6] < 0.99
     assert scores[[3, 8]].tolist() == pytest.approx([1, 1])
     assert scores[[0, 1, 2, 4, 5, 7]].max() < 0.2
 
@@ -128,16 +135,9 @@ def test_after_a_the_score_is_1_whichever_noun_was_written(page, model):
     for place, noun in itertools.product((3, 8), page["WORDS"][2:]):
         words = page["text"].split()
         words[place] = noun
-        probs = masked_token_probs(model, page["read"](" ".join(words)))
+        probs = masked_token_probs(model, page["language"].encode(" ".join(words)))
 
         assert page["head"].attended(probs)[0, place], words
-
-
-def test_the_field_before_position_7_is_most_likely_a_noun_of_the_place(page, model):
-    states = posterior(model, page["x"], at=6)[0]
-
-    assert page["text"].split()[5:7] == ["field", "cow"]
-    assert states[3] > 0.9
 
 
 def test_the_label_is_1_and_right(page, model):
@@ -147,7 +147,7 @@ def test_the_label_is_1_and_right(page, model):
     assert ground_truth(model, page["mu"], page["x"]) > 0
 
 
-# The derivation
+# Why it is true
 
 
 def test_the_prediction_is_a_mixture_of_columns(page, model, latent):
@@ -157,66 +157,60 @@ def test_the_prediction_is_a_mixture_of_columns(page, model, latent):
 def test_theta_inverts_the_columns_of_the_subjects_noun_and_sends_all_others_to_zero(page, model):
     columns = model.emission.flatten(1)
 
+    assert page["of_noun"] == OWN
     assert torch.allclose(page["theta"] @ columns[:, OWN], torch.eye(2).double(), atol=ROUNDING)
     assert (page["theta"] @ columns[:, OTHER]).abs().max() < ROUNDING
-    assert torch.allclose(page["belief_at_noun"], latent_given_others(model, page["x"])[0][:, OWN], atol=ROUNDING)
 
 
-def test_at_attended_positions_the_two_probabilities_sum_to_1(page):
-    assert page["belief_at_noun"][page["attended"]].sum(1).tolist() == pytest.approx([1, 1])
+def test_the_weights_are_the_probabilities_of_the_subjects_noun_and_their_sum_is_the_score(page, latent):
+    weights = page["G"][0] @ page["theta"].T
+
+    assert torch.allclose(weights, latent[:, :, NOUN], atol=ROUNDING)
+    assert torch.allclose(page["scores"][0], latent.sum(1)[:, NOUN], atol=ROUNDING)
 
 
-def test_at_cow_the_other_words_favour_a_horse_and_at_horse_a_cow(page):
-    words = page["text"].split()
+def test_at_horse_in_position_9_the_other_words_speak_for_a_cow(page):
+    weights = page["G"][0, 8] @ page["theta"].T
 
-    assert (words[3], f"{page['belief_at_noun'][3, HORSE]:.2f}") == ("cow", "0.61")
-    assert (words[8], f"{page['belief_at_noun'][8, COW]:.2f}") == ("horse", "0.91")
-
-
-def test_with_the_word_itself_both_positions_give_the_belief_of_the_whole_text(page, model):
-    of_the_words = model.emission[:, :, NOUN][page["x"][0, [3, 8]]]
-    beliefs = page["belief_at_noun"][[3, 8]] * of_the_words
-    beliefs = beliefs / beliefs.sum(1, keepdim=True)
-
-    assert torch.allclose(beliefs, memory_posterior(model, page["x"]).expand(2, 2), atol=ROUNDING)
-    assert [f"{belief:.2f}" for belief in beliefs[:, COW]] == ["0.79", "0.79"]
+    assert page["text"].split()[8] == "horse"
+    assert weights[COW] > 0.9
 
 
-def test_each_attended_value_is_the_target_times_a_positive_number(page):
+def test_each_value_at_a_sure_position_is_the_target_times_a_positive_number(page):
     attended = page["attended"]
+    target = page["r"][attended] * page["target"]
 
     assert (page["r"] > 0).all()
-    assert torch.allclose(page["values"][attended], page["r"][attended] * page["target"], atol=ROUNDING)
+    assert torch.allclose(page["values_at"][attended], target, atol=ROUNDING)
+    assert torch.allclose(page["values_by_hand"][0, attended], target, atol=ROUNDING)
 
 
-def test_of_positions_not_attended_the_noun_at_7_keeps_softmax_weight_longest(page):
-    scores = page["head"].scores(page["G"])[0]
-    weights = torch.softmax(20 * scores, 0)
+def test_the_head_that_is_built_on_the_page_is_that_of_the_library(page, model):
+    texts = page["texts"]
 
-    assert weights[6] > 0.1
-    assert weights[[0, 1, 2, 4, 5, 7]].max() < 1e-6
+    by_library = page["head"](masked_token_probs(model, texts), model.embed(texts))
 
-
-def test_the_softmax_weight_on_other_positions_falls_exponentially_in_one_minus_the_score(page):
-    scores = page["head"].scores(page["G"])[0]
-    weights = torch.softmax(40 * scores, 0)
-
-    assert (weights[6] / weights[3]).item() == pytest.approx(torch.exp(-40 * (1 - scores[6])).item())
+    assert torch.allclose(page["attention"](texts), by_library, atol=ROUNDING)
 
 
-# Where the theorem stops
-
-
-def test_of_the_texts_of_five_words_2002_are_in_r_and_2972_are_not(page):
-    assert page["everything"].shape[1] == 5
-    assert (page["in_r"].sum(), (~page["in_r"]).sum()) == (2002, 2972)
-
-
-def test_the_head_is_right_on_all_texts_of_r(page):
+def test_the_head_is_right_on_all_texts_with_a_sure_position(page):
+    assert page["in_r"].sum() > 1000
     assert page["right"][page["in_r"]].all()
 
 
-def test_outside_of_r_it_is_right_on_84_percent_where_the_more_frequent_label_is_on_54(page):
+def test_the_theorem_holds_in_random_models_and_in_the_control_no_head_is_right(page):
+    entry = page["ledger"].run(page["ledger"].find("Theorem 4.3"), 5, 0)
+
+    assert entry.as_recorded
+    assert entry.grade == "holds"
+    assert entry.broken == "independent columns of W at M × H* (4.2)"
+    assert entry.control_fails == entry.control_instances
+
+
+# Where it stops
+
+
+def test_without_a_sure_position_it_is_right_on_84_percent_where_the_more_frequent_label_is_on_54(page):
     outside = ~page["in_r"]
     ones = page["labels"][outside].double().mean().item()
 
@@ -224,24 +218,71 @@ def test_outside_of_r_it_is_right_on_84_percent_where_the_more_frequent_label_is
     assert f"{max(ones, 1 - ones):.0%}" == "54%"
 
 
-def test_outside_of_r_the_label_is_computed_as_if_the_likeliest_position_were_surely_in_h(page, model):
-    outside = ~page["in_r"]
-    texts = page["everything"][outside]
+def test_without_a_sure_position_the_likeliest_one_is_read_as_if_it_were_sure(page, model):
+    texts = page["texts"][~page["in_r"]]
     latent = latent_given_others(model, texts).unflatten(2, (2, 4))[..., NOUN]  # text, position, value
     words = model.emission[:, :, NOUN][texts]
-    attended = page["head"].attended(page["probs"])[outside]
-    at_position = ((latent * words) @ page["mu"]) * attended
+    likeliest = latent.sum(2) >= latent.sum(2).amax(1, keepdim=True) - 1e-9
+    at_position = ((latent * words) @ page["mu"]) * likeliest
 
-    answers = page["head"](page["probs"], page["embeddings"])[outside]
+    answers = page["attention"](texts)
 
-    assert torch.equal(attended, latent.sum(2) >= latent.sum(2).amax(1, keepdim=True) - 1e-9)
-    assert torch.allclose(answers, at_position.sum(1) / attended.sum(1), atol=ROUNDING)
+    assert torch.allclose(answers, at_position.sum(1) / likeliest.sum(1), atol=ROUNDING)
+
+
+def test_of_positions_not_attended_the_noun_at_7_keeps_softmax_weight_longest(page):
+    weights = torch.softmax(20 * page["scores"][0], 0)
+
+    assert weights[6] > 0.1
+    assert weights[[0, 1, 2, 4, 5, 7]].max() < 1e-6
+
+
+# What to try, and the exercises
+
+
+def test_with_the_articles_the_theorem_refuses(page, model):
+    with pytest.raises(AssumptionError, match=r"Assumption 4\.2"):
+        theorem_4_3(model, page["mu"], cell=0, syntax=[0, 1])
+
+
+def test_the_largest_value_is_right_where_there_is_a_sure_position_and_the_product_is_not(page, model):
+    texts = page["texts"][page["in_r"]]
+    target = ground_truth(model, page["mu"], texts)
+    scores, values = page["read"](texts)
+    highest = scores > scores.amax(1, keepdim=True) - 1e-9
+
+    largest = values.masked_fill(~highest, -torch.inf).amax(1)
+    product = values.masked_fill(~highest, 1).prod(1)
+
+    assert torch.equal(largest >= -ROUNDING, target >= 0)
+    wrong = ((product >= 0) != (target >= 0)) & (target != 0)
+    assert wrong.any()
+    assert torch.equal(wrong, (target < 0) & (highest.sum(1) % 2 == 0))
+
+
+def test_without_the_word_a_cow_and_a_horse_get_one_output_though_their_labels_differ(page, model):
+    pair = page["pair"]
+    target, with_word, without_word = page["outputs_of_pair"].values()
+
+    assert concentrated(model, pair, 0, [NOUN]).tolist() == [[False, True], [False, True]]
+    assert (target >= 0).tolist() == [True, False]
+    assert (with_word >= 0).tolist() == [True, False]
+    assert without_word[0].item() == pytest.approx(without_word[1].item())
+
+
+def test_that_output_is_the_belief_without_the_word_itself(page, model):
+    masked = page["pair"].clone()
+    masked[:, 1] = MASK
+    belief = memory_posterior(model, masked) @ page["mu"]
+
+    assert torch.allclose(page["outputs_of_pair"]["without the word"], belief, atol=ROUNDING)
 
 
 def test_in_the_parity_language_every_prediction_is_one_half_and_label_1_is_two_equal_tokens(page):
     labels = page["mostly_equal"] > 0.5
 
-    assert (page["guesses"] - 0.5).abs().max() < ROUNDING
+    for guess in (page["first"], page["second"]):
+        assert (guess - 0.5).abs().max() < ROUNDING
     assert labels.tolist() == [first == second for first, second in page["pairs"].tolist()]
 
 
@@ -261,116 +302,29 @@ def test_in_the_parity_language_assumption_4_2_fails_for_every_set_of_states(pag
             assert not assumption_4_2(parity, 0, syntax)
 
 
-# Spans that come near each other
+def test_few_texts_are_wrong_where_the_words_are_nearly_the_same_and_more_where_hardly_any_difference_is_left(page):
+    shares = [share for share, _ in page["rows"]]
+    wrong = [100 - float(accuracy.rstrip("%")) for _, accuracy in page["rows"]]
+
+    assert shares == ["0.0%", "90.0%", "99.0%", "99.9%"]
+    assert max(wrong[:3]) < 2
+    assert wrong[3] > 5
 
 
-def test_the_angles_go_from_a_thousandth_to_more_than_one(page):
-    assert f"{page['angles'][0]:.1f}" == "1.2"
-    assert f"{page['angles'][-1]:.1g}" == "0.0009"
+def test_without_noise_the_head_is_right_at_the_smallest_angle(page):
+    near = page["near"]
+    texts = page["texts"][page["in_r"]]
+
+    answers = page["near_head"](masked_token_probs(near, texts), near.embed(texts)) >= 0
+
+    assert assumption_4_2(near, 0, [NOUN]).angle < 0.001
+    assert torch.equal(answers, ground_truth(near, page["mu"], texts) >= 0)
 
 
-def test_without_noise_the_head_is_right_at_every_angle(page):
-    texts = page["texts_in_r"]
-    for share in (0, 0.97, 0.999):
-        near = page["towards"](share)
-        head = theorem_4_3(near, page["mu"], 0, [NOUN])
-        answers = head(masked_token_probs(near, texts), near.embed(texts)) >= 0
-
-        assert concentrated(near, texts, 0, [NOUN]).any(1).all()
-        assert torch.equal(answers, ground_truth(near, page["mu"], texts) >= 0)
-
-
-def test_down_to_an_angle_of_003_the_head_is_right_on_over_99_percent_and_at_the_smallest_on_93(page):
-    assert f"{page['angles'][3]:.2f}" == "0.03"
-    assert min(page["accuracies"][:4]) > 0.99
-    assert f"{page['accuracies'][-1]:.0%}" == "93%"
-
-
-def test_the_head_amplifies_noise_in_inverse_proportion_to_the_angle(page):
-    texts = page["texts_in_r"][:300]
+def test_the_head_amplifies_noise_in_inverse_proportion_to_the_angle(page, model):
     products = []
-    for share, angle in ((0, page["angles"][0]), (0.9, page["angles"][2]), (0.999, page["angles"][-1])):
-        near = page["towards"](share)
-        head = theorem_4_3(near, page["mu"], 0, [NOUN])
-        exact = masked_token_probs(near, texts)
-        noisy = add_noise(exact, 1e-4, torch.Generator().manual_seed(0))
-        movement = (head.scores(noisy) - head.scores(exact)).abs().mean().item()
-        products.append(movement * angle)
+    for moved in (model, page["near"]):
+        key = theorem_4_3(moved, page["mu"], 0, [NOUN]).key
+        products.append(key.abs().max().item() * assumption_4_2(moved, 0, [NOUN]).angle)
 
-    assert products[0] > 0
-    assert products == pytest.approx([products[1]] * 3, rel=0.5)
-
-
-# Random models
-
-
-def test_most_random_models_have_periodic_or_reducible_chains_and_many_have_zeros():
-    drawn = [memory_instance(seed).model for seed in range(20)]
-    with_zeros = [model for model in drawn if (model.emission == 0).any() and (model.transition == 0).any()]
-    chains = [assumption_3_2(model) for model in drawn]
-    irregular = [chain for chain in chains if not chain.irreducible or chain.period > 1]
-
-    assert max(model.n_cells for model in drawn) == 3
-    assert len(with_zeros) > 15
-    assert len(irregular) > 10
-
-
-def test_two_inputs_have_one_prediction_though_one_state_is_inside_h_and_the_other_outside(page):
-    assert torch.allclose(page["first"][0], page["first"][1], atol=ROUNDING)
-    assert page["inside"].tolist() == pytest.approx([1, 0])
-
-
-def test_that_prediction_has_tokens_0_and_1_only(page):
-    assert page["first"][:, :2].sum(1).tolist() == pytest.approx([1, 1])
-
-
-def test_a_state_inside_h_and_one_outside_have_the_same_column(page):
-    twins = page["twins"]
-    report = assumption_4_2(twins, 0, [0, 2, 3])
-
-    assert torch.equal(twins.emission[:, :, 0], twins.emission[:, :, 1])
-    assert page["states"][0, 0].item() == pytest.approx(1)
-    assert page["states"][1, 1].item() == pytest.approx(1)
-    assert report.columns.holds
-    assert not report
-
-
-# The exercises
-
-
-def test_without_the_product_a_cow_and_a_horse_get_one_output_though_their_labels_differ(page, model):
-    two = page["two"]
-    probs = masked_token_probs(model, two)
-
-    without = page["head"](probs, page["ones"])
-
-    assert without[0].item() == pytest.approx(without[1].item())
-    assert (ground_truth(model, page["mu"], two) >= 0).tolist() == [True, False]
-    assert (page["head"](probs, model.embed(two)) >= 0).tolist() == [True, False]
-    assert page["head"].attended(probs).tolist() == [[False, True], [False, True]]
-
-
-def test_that_output_is_the_belief_without_the_word_itself(page, model):
-    masked = page["two"].clone()
-    masked[:, 1] = MASK
-    belief = memory_posterior(model, masked) @ page["mu"]
-
-    without = page["head"](masked_token_probs(model, page["two"]), page["ones"])
-
-    assert torch.allclose(without, belief, atol=ROUNDING)
-
-
-def test_the_average_the_largest_and_the_first_value_are_always_right(page):
-    for name in ("average", "largest", "first"):
-        answers = page["rules"][name] >= 0
-        assert torch.equal(answers[page["in_r"]], page["labels"][page["in_r"]]), name
-
-
-def test_the_product_fails_where_the_target_is_negative_and_the_number_of_positions_even(page, model):
-    negative = ground_truth(model, page["mu"], page["everything"]) < 0
-    expected = negative & (page["chosen"].sum(1) % 2 == 0) & page["in_r"]
-
-    wrong = ((page["rules"]["product"] >= 0) != page["labels"]) & page["in_r"]
-
-    assert torch.equal(wrong, expected)
-    assert expected.any()
+    assert products[1] == pytest.approx(products[0], rel=0.7)

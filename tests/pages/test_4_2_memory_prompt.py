@@ -1,4 +1,4 @@
-"""What the page on the prompt of Theorem 4.6 says up to its derivation, from its model of the weather."""
+"""What the page on the prompt of Theorem 4.6 says of the weather, from its model and from all texts of a length."""
 
 import itertools
 
@@ -71,12 +71,7 @@ def test_with_the_prompt_the_three_columns_that_remain_determine_the_mixture(pag
     assert shares.min() > -ROUNDING
 
 
-# One threshold for each word
-
-
-def test_the_head_attends_to_sure_positions_and_never_to_the_prompt(page, model):
-    assert torch.equal(page["sure"], concentrated(model, page["texts"], 0, [NOUN]))
-    assert not page["head"].attended(page["behind"])[:, 0].any()
+# The theorem, and why it is true
 
 
 def test_a_position_after_the_is_sure_and_only_an_article_emits_the(page, model):
@@ -84,94 +79,6 @@ def test_a_position_after_the_is_sure_and_only_an_article_emits_the(page, model)
 
     assert page["sure"][:, 1:][after_the].all()
     assert not model.emission[THE, :, NOUN].any()
-
-
-def test_at_sure_positions_predictions_lie_on_the_line_of_the_nouns(page):
-    assert page["after"][page["sure"]][:, THE].abs().max() < ROUNDING
-    assert page["before"][page["sure"]][:, THE].abs().max() < ROUNDING
-
-
-def test_with_the_prompt_one_threshold_for_each_word_separates_the_labels(page):
-    for token, word in ((SUN, "sun"), (RAIN, "rain")):
-        sun, label = page["points"]["with prompt", word]
-
-        assert label.any()
-        assert not label.all()
-        assert torch.equal(sun >= page["threshold"](token), label)
-
-
-def test_without_the_prompt_no_threshold_separates_them_in_either_direction(page):
-    for word in ("sun", "rain"):
-        sun, label = page["points"]["without prompt", word]
-
-        assert sun[label].min() < sun[~label].max()
-        assert sun[~label].min() < sun[label].max()
-
-
-@pytest.mark.parametrize(
-    ("token", "word", "likelier", "label_of_the_wrong"), [(1, "sun", 2, True), (2, "rain", 3, False)]
-)
-def test_storm_moves_texts_of_label_1_to_the_left_and_heat_texts_of_label_0_to_the_right(
-    page, model, token, word, likelier, label_of_the_wrong
-):
-    here = page["sure"] & (page["texts"] == token)
-    sun, label = page["points"]["without prompt", word]
-    beliefs = latent_given_others(model, page["texts"]).unflatten(2, (4, 2)).sum(3)[here]
-
-    wrong = (sun >= page["threshold"](token)) != label
-
-    assert wrong.any()
-    assert (label[wrong] == label_of_the_wrong).all()
-    assert (beliefs[wrong][:, [STORM, HEAT]].argmax(1) + STORM == likelier).all()
-
-
-def test_theorems_head_is_right_on_all_384_texts_with_its_prompt_and_errs_on_16_without_it(page):
-    assert page["texts"].shape == (384, 6)
-    assert torch.equal(page["with_prompt"](page["texts"]), page["labels"])
-    assert (page["without_prompt"](page["texts"]) != page["labels"]).sum() == 16
-
-
-UP_TO_SEVEN_WORDS = [
-    (2, LinearHead),
-    (3, LinearHead),
-    (4, LinearHead),
-    (5, LinearHead),
-    (6, LinearHead),
-    (7, LinearHead),
-    (8, Impossible),
-]
-
-
-def averaged(model: MemoryHMM, texts: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """The mean prediction for each word over weighed positions: every head is a linear function of it, (n, 9)."""
-    words = one_hot(texts, 3).double()
-    return torch.einsum("nt,ntw,ntk->nwk", weights, words, masked_token_probs(model, texts)).flatten(1)
-
-
-@pytest.mark.parametrize(("length", "verdict"), [(5, LinearHead), (6, Impossible)])
-def test_no_head_that_attends_to_the_sure_positions_is_right_on_all_texts_of_six_words(page, model, length, verdict):
-    texts = in_r(model, length, [NOUN])
-    sure = concentrated(model, texts, 0, [NOUN]).double()
-    means = averaged(model, texts, sure / sure.sum(1, keepdim=True))
-
-    assert isinstance(fit_or_refute(means, labels(model, page["mu"], texts)), verdict)
-
-
-@pytest.mark.parametrize(("length", "verdict"), UP_TO_SEVEN_WORDS)
-def test_a_head_that_averages_over_all_positions_can_be_right_for_texts_of_up_to_seven_words(
-    page, model, length, verdict
-):
-    texts = in_r(model, length, [NOUN])
-    means = averaged(model, texts, torch.full(texts.shape, 1 / length).double())
-
-    assert isinstance(fit_or_refute(means, labels(model, page["mu"], texts)), verdict)
-
-
-def test_a_head_may_have_any_value_that_is_linear_in_the_prediction_for_each_word(model):
-    assert torch.linalg.matrix_rank(model.emission.flatten(1)) == model.n_tokens
-
-
-# The derivation
 
 
 def test_the_proofs_prompt_is_one_at_weighed_values_and_zero_elsewhere(page):
@@ -191,7 +98,7 @@ def test_at_rain_the_beliefs_with_and_without_the_prompt_are_those_of_the_text_i
     without = latent_given_others(model, the_rain_sun)[0, 1].unflatten(0, (4, 2)).sum(1)
     behind = page["theta"] @ masked_token_probs(model, the_rain_sun, page["prompt"])[0, 2]
 
-    assert [f"{belief:.2f}" for belief in without[:2]] == ["0.22", "0.06"]
+    assert without[[STORM, HEAT]].sum() > 0.5
     assert [f"{belief:.2f}" for belief in behind[:2]] == ["0.79", "0.21"]
     assert behind[2:].tolist() == pytest.approx([0, 0])
     assert (behind[0] / behind[1]).item() == pytest.approx((without[0] / without[1]).item())
@@ -217,3 +124,89 @@ def test_score_and_target_differ_by_a_positive_factor(page, model, length):
     factor = score(model, page["prompt"], page["head"], texts) / ground_truth(model, page["mu"], texts)
 
     assert (factor > 0).all()
+
+
+# The head at work
+
+
+def at_sure_positions_of(page: dict, probs: torch.Tensor, token: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The probabilities of “sun” at the sure positions where a word stands, and the labels of their texts."""
+    at_word = page["sure"] & (page["texts"] == token)
+    return probs[at_word][:, SUN], page["labels"][:, None].expand_as(at_word)[at_word]
+
+
+def test_with_the_prompt_the_head_is_right_on_all_384_texts_and_without_it_wrong_on_16(page):
+    assert page["texts"].shape == (384, 6)
+    assert torch.equal(page["with_prompt"](page["texts"]), page["labels"])
+    assert (page["without_prompt"](page["texts"]) != page["labels"]).sum() == 16
+
+
+def test_the_head_attends_to_sure_positions_and_never_to_the_prompt(page, model):
+    assert torch.equal(page["sure"], concentrated(model, page["texts"], 0, [NOUN]))
+    assert not page["head"].attended(page["behind"])[:, 0].any()
+
+
+def test_at_sure_positions_predictions_lie_on_the_line_of_the_nouns(page):
+    assert page["after"][page["sure"]][:, THE].abs().max() < ROUNDING
+    assert page["before"][page["sure"]][:, THE].abs().max() < ROUNDING
+
+
+def test_with_the_prompt_the_threshold_separates_the_labels(page):
+    sun, label = at_sure_positions_of(page, page["after"], SUN)
+
+    assert label.any()
+    assert not label.all()
+    assert torch.equal(sun >= page["threshold"], label)
+
+
+@pytest.mark.parametrize("token", [SUN, RAIN])
+def test_without_the_prompt_no_threshold_separates_them_in_either_direction(page, token):
+    sun, label = at_sure_positions_of(page, page["before"], token)
+
+    assert sun[label].min() < sun[~label].max()
+    assert sun[~label].min() < sun[label].max()
+
+
+@pytest.mark.parametrize(("token", "weather", "label_of_the_wrong"), [(SUN, STORM, True), (RAIN, HEAT, False)])
+def test_a_storm_gives_texts_of_label_1_the_wrong_sign_at_sun_and_heat_those_of_label_0_at_rain(
+    page, model, token, weather, label_of_the_wrong
+):
+    at_word = page["sure"] & (page["texts"] == token)
+    values = page["same_head"].values(page["before"], model.embed(page["texts"]))[at_word]
+    _, label = at_sure_positions_of(page, page["before"], token)
+    beliefs = latent_given_others(model, page["texts"]).unflatten(2, (4, 2)).sum(3)[at_word]
+
+    wrong = (values >= 0) != label
+
+    assert wrong.any()
+    assert (label[wrong] == label_of_the_wrong).all()
+    assert (beliefs[wrong][:, [STORM, HEAT]].argmax(1) + STORM == weather).all()
+
+
+def averaged(model: MemoryHMM, texts: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """The mean prediction for each word over weighed positions: every head is a linear function of it, (n, 9)."""
+    words = one_hot(texts, 3).double()
+    return torch.einsum("nt,ntw,ntk->nwk", weights, words, masked_token_probs(model, texts)).flatten(1)
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(5, LinearHead), (6, Impossible)])
+def test_no_head_that_attends_to_the_sure_positions_is_right_on_all_texts_of_six_words(page, model, length, verdict):
+    texts = in_r(model, length, [NOUN])
+    sure = concentrated(model, texts, 0, [NOUN]).double()
+    means = averaged(model, texts, sure / sure.sum(1, keepdim=True))
+
+    assert isinstance(fit_or_refute(means, labels(model, page["mu"], texts)), verdict)
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(6, LinearHead), (8, Impossible)])
+def test_a_head_that_averages_over_all_positions_can_be_right_on_texts_of_six_words_and_not_on_longer_ones(
+    page, model, length, verdict
+):
+    texts = in_r(model, length, [NOUN])
+    means = averaged(model, texts, torch.full(texts.shape, 1 / length).double())
+
+    assert isinstance(fit_or_refute(means, labels(model, page["mu"], texts)), verdict)
+
+
+def test_a_head_may_have_any_value_that_is_linear_in_the_prediction_for_each_word(model):
+    assert torch.linalg.matrix_rank(model.emission.flatten(1)) == model.n_tokens

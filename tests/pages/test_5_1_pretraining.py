@@ -103,6 +103,12 @@ def test_the_sizes_are_those_of_the_presets():
     assert (PRESETS["gpu"]["layers"], PRESETS["gpu"]["width"]) == (4, 256)
 
 
+def test_at_quick_a_prompt_is_tuned_on_4000_labelled_texts_and_tested_on_1000_others():
+    spec = TrialSpec("quick", 30, seed=0)
+
+    assert (spec.train, spec.test) == (4000, 1000)
+
+
 def test_with_thirty_states_the_prompt_closes_most_of_the_gap_that_the_head_leaves():
     trials = results("quick").query("changes == '' and n_memory == 1 and n_states == 30 and seed < 20")
     of_the_page = trials.query("seed == 0").iloc[0]

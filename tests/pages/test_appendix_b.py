@@ -40,12 +40,12 @@ def odds_of_late_start(model: HMM, inputs: torch.Tensor, steps: int) -> torch.Te
 
 
 def test_there_are_32_texts_of_five_tokens_and_two_states(page):
-    assert page["inputs"].shape == (32, 5)
+    assert page["texts"].shape == (32, 5)
     assert page["model"].n_states == 2
 
 
 def test_all_points_lie_on_one_line_through_the_origin_of_slope_035(page):
-    slopes = odds(page["h1"]) / odds(page["h0"])
+    slopes = page["later_odds"] / page["odds"]
 
     assert torch.allclose(slopes, slopes[0].expand(32), rtol=ROUNDING)
     assert round(slopes[0].item(), 2) == 0.35
@@ -54,47 +54,53 @@ def test_all_points_lie_on_one_line_through_the_origin_of_slope_035(page):
 def test_the_slope_is_the_quotient_of_the_second_and_first_entry_of_d(page):
     D = claim_b_1(page["model"], 1)
 
-    assert (D[1] / D[0]).item() == pytest.approx((odds(page["h1"]) / odds(page["h0"]))[0].item(), abs=ROUNDING)
+    assert (D[1] / D[0]).item() == pytest.approx((page["later_odds"] / page["odds"])[0].item(), abs=ROUNDING)
 
 
 def test_another_start_gives_another_slope_and_still_one_line(page):
     model = page["model"]
     even = HMM(model.transition, model.emission, [0.5, 0.5])
 
-    slopes = odds_of_late_start(even, page["inputs"], 1) / odds(posterior(even, page["inputs"]))
+    slopes = odds_of_late_start(even, page["texts"], 1) / odds(posterior(even, page["texts"]))
 
     assert torch.allclose(slopes, slopes[0].expand(32), rtol=ROUNDING)
     assert abs(slopes[0].item() - 0.35) > 0.1
 
 
 def test_both_sides_of_claim_b_1_agree(page):
-    assert torch.allclose(page["left"], page["right"], atol=ROUNDING, rtol=0)
-    assert torch.equal(page["left"], page["h1"])
+    assert torch.allclose(page["left_side"], page["right_side"], atol=ROUNDING, rtol=0)
+    assert torch.equal(page["left_side"], page["later_belief"])
 
 
 def test_from_one_state_only_the_sides_differ(page):
     assert assumption_3_2(page["from_one_state"]).start_support == 1
-    assert (page["left_then"] - page["right_then"]).abs().max() > 0.5
+    assert (page["control_left"] - page["control_right"]).abs().max() > 0.5
 
 
 def test_the_rows_of_the_table_are_of_the_texts_beside_them(page):
     for text in ("00000", "01010", "11111"):
-        assert page["inputs"][int(text, 2)].tolist() == list(map(int, text))
+        assert page["texts"][int(text, 2)].tolist() == list(map(int, text))
 
 
 def test_b_takes_the_output_at_the_gap_to_the_posterior_before_the_text(page):
     model = page["model"]
-    output = masked_token_probs(model, page["later"])[:, 0]
-    r = (log_likelihood(model, page["inputs"]) - log_likelihood(model, page["later"])).exp()
+    output = masked_token_probs(model, page["later_texts"])[:, 0]
+    r = (log_likelihood(model, page["texts"]) - log_likelihood(model, page["later_texts"])).exp()
 
-    assert torch.allclose(output @ page["B"].T, r[:, None] * page["h0"], atol=ROUNDING)  # (B.1)
+    assert torch.allclose(output @ page["B"].T, r[:, None] * page["belief"], atol=ROUNDING)  # (B.1)
     assert (r > 0).all()
 
 
 def test_the_head_of_the_page_is_that_of_theorem_3_3(page):
     expected = theorem_3_3(page["model"], page["mu"]).weights
 
-    assert torch.allclose(page["mu"] @ page["B"], expected, atol=ROUNDING)
+    assert torch.allclose(page["b"], expected, atol=ROUNDING)
+
+
+def test_it_is_right_on_every_text_and_both_labels_occur(page):
+    assert torch.equal(page["answers"], page["labels"])
+    assert page["labels"].any()
+    assert not page["labels"].all()
 
 
 # What the proof needs
@@ -162,8 +168,8 @@ def test_there_its_output_is_zero_and_its_label_0_so_that_no_head_is_right(page)
     begins = page["x"][:, 0] == 3
 
     assert (page["g"][begins] == 0).all()
-    assert not page["labels"][begins].any()
-    assert isinstance(fit_or_refute(page["g"], page["labels"]), Impossible)
+    assert not page["labels_of_x"][begins].any()
+    assert isinstance(fit_or_refute(page["g"], page["labels_of_x"]), Impossible)
 
 
 def test_full_row_rank_is_not_enough():
@@ -215,6 +221,6 @@ def test_as_i_grows_the_slope_falls_to_a_twelfth(page):
 def test_the_points_stay_on_the_line_however_late_the_text_starts(page):
     model = page["model"]
     for steps in (2, 5, 60):
-        slopes = odds_of_late_start(model, page["inputs"], steps) / odds(page["h0"])
+        slopes = odds_of_late_start(model, page["texts"], steps) / page["odds"]
         D = claim_b_1(model, steps)
         assert torch.allclose(slopes, (D[1] / D[0]).expand(32), rtol=1e-10)

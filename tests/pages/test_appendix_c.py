@@ -7,10 +7,15 @@ from lessons import run
 
 from hmmbook.evidence import ledger
 from hmmbook.evidence.enumeration import Joint
-from hmmbook.evidence.random_models.instances import all_inputs, unscaled
+from hmmbook.evidence.random_models.instances import all_inputs, shifted, unscaled
 from hmmlib import (
+    HMM,
     MASK,
+    Impossible,
     aggregated_messages,
+    assumption_3_5,
+    essential_twins,
+    fit_or_refute,
     ground_truth,
     latent_given_others,
     lemma_c_2,
@@ -187,12 +192,12 @@ def test_c_weighs_by_the_prompt_and_takes_one_step(page):
 
 
 def test_prompt_and_text_multiply(page):
-    close(page["lhs"], page["rhs"])
+    close(page["left_side"], page["right_side"])
     assert page["r"] > 0
 
 
 def test_the_output_at_the_gap_is_w_times_their_product(page):
-    close(page["outputs"][1], page["W"] @ page["rhs"])  # (3.3)
+    close(page["outputs"][1], page["W"] @ page["right_side"])  # (3.3)
 
 
 # Theorem 3.6
@@ -257,6 +262,20 @@ def test_of_the_texts_in_the_table_one_has_each_label_and_the_third_excludes_the
     assert posterior(page["chain"], page["inputs"])[excluded].sum() > 0
 
 
+def test_the_head_is_right_from_a_start_that_misses_states_if_h1_is_positive_on_the_sources(page):
+    chain = HMM(page["chain"].transition, page["chain"].emission, [0.5, 0.5, 0.0, 0.0])
+    texts = page["inputs"][posterior(chain, page["inputs"]).sum(1) > 0]
+    c = chain.transition @ (page["prompt"] * chain.marginal(1))
+    b = (page["mu"] * torch.where(c > 0, chain.initial / c, 0)) @ page["inverse"]
+
+    scores = masked_token_probs(chain, shifted(texts, 1), page["prompt"])[:, 1] @ b
+    targets = ground_truth(chain, page["mu"], texts)
+
+    assert chain.marginal(1).nonzero().flatten().tolist() == [2, 3]
+    close(scores.sign(), targets.sign())
+    assert {-1, 1} <= set(targets.sign().tolist())
+
+
 def test_a_positive_multiple_of_a_prompt_gives_the_same_outputs_behind_it(page):
     text = torch.tensor([[MASK, 1, 2]])
     once = prompted(page["model"], page["u"], text)
@@ -268,11 +287,58 @@ def test_a_positive_multiple_of_a_prompt_gives_the_same_outputs_behind_it(page):
     close(*outputs)
 
 
+# More on Theorem 3.6
+
+
+@pytest.mark.parametrize("name", ["chain", "twins"])
+def test_the_sets_of_part_3_are_exactly_those_to_which_a_prompt_can_confine_the_state(page, name):
+    chain = {"chain": page["chain"], "twins": essential_twins(0)}[name]
+    patterns = all_inputs(2, 4).double()
+    reached = set()
+    for prompt in patterns:
+        possible = chain.transition @ (prompt * chain.marginal(1)) > 0
+        reached.add(tuple(possible.tolist()))
+
+    assert (chain.marginal(1) > 0).all()
+    assert 2 < len(reached) < 16
+    for states in patterns[1:]:
+        members = states.nonzero().flatten().tolist()
+        satisfies_part_3 = not assumption_3_5(chain, states, members).unreached
+        assert satisfies_part_3 == (tuple(states.bool().tolist()) in reached)
+
+
+def test_the_task_on_alpha_alone_breaks_only_part_3_and_no_prompt_and_head_are_right():
+    twins = essential_twins(0)
+    mu = torch.tensor([-1.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    pair = torch.tensor([[1], [2]])
+    report = assumption_3_5(twins, mu, [0])
+
+    assert report.columns
+    assert not report.uncovered
+    assert report.unreached == (0,)
+    assert (ground_truth(twins, mu, pair) >= 0).tolist() == [False, True]
+    for prompt in all_inputs(2, 4).double():
+        probs = masked_token_probs(twins, shifted(pair, 1), prompt)[:, 1]
+        assert isinstance(fit_or_refute(probs, [False, True]), Impossible)
+
+
+def test_the_factor_is_one_over_a_mean_of_the_entries_of_Dc_so_it_is_bounded_below_and_grows_as_little_is_left(page):
+    together = page["together"]
+    belief = posterior(page["chain"], page["inputs"])[together]
+    factors = lemma_c_2(page["chain"], page["prompt"])
+    left_on_the_set = belief[:, page["essential"]].sum(1)
+
+    close(1 / page["ratio"], belief @ factors)
+    assert page["ratio"].min() >= 1 / factors.max()
+    assert page["ratio"].argmax() == left_on_the_set.argmin()
+    assert not posterior(page["chain"], page["inputs"])[~together][:, page["essential"]].any()
+
+
 # Checks and exercises
 
 
-@pytest.mark.parametrize("name", ["Lemma C.1", "Lemma C.2"])
-def test_the_ledger_finds_the_lemma_as_recorded(name):
+@pytest.mark.parametrize("name", ["Lemma C.1", "Lemma C.2", "Assumption 3.5"])
+def test_the_ledger_finds_the_statement_as_recorded(name):
     entry = ledger.run(ledger.find(name), 20, seed=0)
 
     assert entry.as_recorded

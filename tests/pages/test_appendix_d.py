@@ -18,6 +18,7 @@ from hmmlib import (
     prompted,
 )
 from hmmlib.inference import reference
+from hmmlib.inference.messages import latent_given_others
 
 ROUNDING = 1e-12
 
@@ -61,20 +62,43 @@ def test_barn_can_be_a_noun_of_both_cells(page):
     assert (barn[:, 2] > 0).any()
 
 
+def test_an_article_is_followed_by_the_noun_of_its_cell_and_a_place_is_never_followed_by_a_noun(page):
+    animal_noun, animal_article, place_noun, place_article = (page["model"].transition.T > 0).tolist()
+
+    assert animal_article == [True, False, False, False]
+    assert place_article == [False, False, True, False]
+    assert animal_noun == [True, True, False, True]
+    assert place_noun == [False, True, False, True]
+
+
+def states_at(model, tokens, at: int) -> np.ndarray:
+    """P[H_i | x], the belief about the state at a position, (H,)."""
+    rest = latent_given_others(model, tokens)[0, at - 1].reshape(model.n_memory, model.n_states)
+    weights = (rest * model.emission[tokens[0, at - 1]]).sum(0)
+    return (weights / weights.sum()).numpy()
+
+
+def test_in_the_text_of_the_example_barn_is_surely_a_second_noun_of_the_animal(page):
+    tokens = page["example"].encode("a dog barn the yard a")
+    states = states_at(page["model"], tokens, 3)
+
+    assert states[0] == pytest.approx(1)
+
+
 # Proposition D.1
 
 
-def test_the_output_is_the_mixture_of_columns(page):
-    possible = page["chance"] > 0
+def test_the_prediction_is_the_mixture_of_columns(page):
+    possible = page["possible"]
     for i in (1, 2, 3):
         close(page["G"][possible, i - 1], page["mixture"](i)[possible])
 
 
 def test_the_printed_joint_is_too_small_by_the_probability_of_the_other_tokens(page):
     k = page["row_of"]("a dog the")
-    printed = page["W"] @ page["table"].cell_and_state(2)[k].ravel()
+    printed = page["W"] @ page["paths"].cell_and_state(2)[k].ravel()
 
-    assert printed.sum() == pytest.approx(page["table"].left_out(2)[k])
+    assert printed.sum() == pytest.approx(page["paths"].left_out(2)[k])
     assert printed.sum() < 0.1
 
 
@@ -83,9 +107,9 @@ def test_the_printed_joint_is_too_small_by_the_probability_of_the_other_tokens(p
 
 def test_the_read_outs_give_the_memory_with_the_state_and_all_other_states(page):
     theta_2, other_states = page["theta_2"].numpy(), page["other_states"].numpy()
-    possible = page["chance"] > 0
+    possible = page["possible"]
     for i in (1, 2, 3):
-        exact = conditional(page["table"].left_out(i, "m0", f"h{i}"))[possible]
+        exact = conditional(page["paths"].left_out(i, "m0", f"h{i}"))[possible]
         output = page["G"][possible, i - 1].numpy()
         close(output @ theta_2.T, exact[:, :, 0])
         close(output @ theta_2.sum(0), exact[:, :, 0].sum(1))
@@ -94,8 +118,8 @@ def test_the_read_outs_give_the_memory_with_the_state_and_all_other_states(page)
 
 def test_without_the_assumption_they_misread(page):
     assert not assumption_4_2(page["cats_alike"], page["cell"], page["syntax"])
-    assert page["misread"](page["case"]) < ROUNDING
-    assert page["misread"](page["without"]) > 0.5
+    assert page["error_of_read_outs"](page["by_paths"]) < ROUNDING
+    assert page["error_of_read_outs"](page["control"]) > 0.5
 
 
 def test_the_read_outs_are_the_librarys(page, recovery):
@@ -129,22 +153,22 @@ def test_pairwise_disjoint_spans_are_not_enough():
 
 
 def test_the_score_is_the_probability_of_the_recoverable_states(page):
-    possible = page["chance"] > 0
+    possible = page["possible"]
     for i in (1, 2, 3):
-        states = conditional(page["table"].left_out(i, f"h{i}"))
+        states = conditional(page["paths"].left_out(i, f"h{i}"))
         close(page["scores"][possible, i - 1], states[possible, 0])
     close(page["head"].scores(page["G"]), page["scores"])
 
 
 def test_on_r_the_head_attends_exactly_to_the_sure_positions(page):
-    in_R = (page["chance"] > 0) & page["sure"].any(1)
+    in_R = page["possible"] & page["sure"].any(1)
 
-    assert (in_R == page["case"].in_r).all()
+    assert (in_R == page["by_paths"].in_r).all()
     assert (page["attended"] == page["sure"])[in_R].all()
 
 
 def test_the_score_of_a_position_that_is_not_sure_is_below_1(page):
-    possible = page["chance"] > 0
+    possible = page["possible"]
     others = page["scores"].numpy()[possible][~page["sure"][possible]]
 
     assert others.max() < 1 - 1e-6
@@ -174,15 +198,15 @@ def test_the_values_are_those_of_the_librarys_head(page):
 
 
 def test_the_first_word_is_never_sure(page):
-    assert not page["sure"][page["case"].in_r, 0].any()
+    assert not page["sure"][page["by_paths"].in_r, 0].any()
 
 
 def test_at_a_sure_position_memory_and_state_are_read_together(page):
     for i in (2, 3):
-        rows = page["case"].in_r & page["sure"][:, i - 1]
-        exact = conditional(page["table"].cell_and_state(i)).reshape(len(page["x"]), -1)
+        rows = page["by_paths"].in_r & page["sure"][:, i - 1]
+        exact = conditional(page["paths"].cell_and_state(i)).reshape(len(page["x"]), -1)
         assert rows.any()
-        close(page["read"][rows, i - 1], exact[rows])  # (D.2)
+        close(page["readings"][rows, i - 1], exact[rows])  # (D.2)
         close(page["values"][rows, i - 1], (page["r_i"][:, i - 1] * page["target"])[rows])
 
 
@@ -194,22 +218,22 @@ def test_away_from_the_sure_positions_the_value_can_be_0_though_the_target_is_no
 
 
 def test_on_r_the_score_is_a_positive_multiple_of_the_target(page):
-    in_R = page["case"].in_r
+    in_R = page["by_paths"].in_r
 
     close(page["score"][in_R], (page["r"] * page["target"])[in_R])
     assert (page["r"][in_R] > 0).all()
 
 
 def test_the_same_head_is_right_for_a_periodic_chain_that_starts_in_one_state(page):
-    seen = page["other_case"]
+    seen = page["on_cycle"]
     goal = (memory_posterior(page["periodic"], page["x"]) @ page["mu"]).numpy()
     clear = seen.in_r & (abs(goal) > 1e-9)
 
     assert not assumption_3_2(page["periodic"])
     assert (page["periodic"].initial > 0).sum() == 1
     assert clear.any()
-    assert (page["its_score"][clear] / goal[clear] > 0).all()
-    assert page["opposed"] == 0
+    assert (page["periodic_score"][clear] / goal[clear] > 0).all()
+    assert not page["opposed"].any()
 
 
 # Messages and prompts
@@ -222,7 +246,7 @@ def of_memory(page) -> dict[str, np.ndarray]:
 
 
 def test_the_belief_from_both_sides_is_what_enumeration_gives(page, of_memory):
-    exact = conditional(page["table"].left_out(2, "m0", "m1"))[page["row_of"]("barn a dog")]
+    exact = conditional(page["paths"].left_out(2, "m0", "m1"))[page["row_of"]("barn a dog")]
 
     close(of_memory["from both sides"], exact)
 
@@ -277,18 +301,18 @@ def test_there_are_36_lifted_states_and_343_texts(page):
 
 def test_tau_is_memory_state_and_all_other_tokens(page):
     for i in (1, 2, 3):
-        exact = page["table"].left_out(i, "m0", "m1", f"h{i}").reshape(343, -1)
+        exact = page["paths"].left_out(i, "m0", "m1", f"h{i}").reshape(343, -1)
         close(page["tau"][:, i - 1], exact)
 
 
 def test_phi_averages_over_the_cells_that_a_state_does_not_depend_on(page):
     for i in (1, 2, 3):
-        close(page["back"][:, i - 1], page["table"].cell_and_state(i).reshape(343, -1) / 3)
+        close(page["back"][:, i - 1], page["paths"].cell_and_state(i).reshape(343, -1) / 3)
     close(page["model"].unlift(page["lifted"]), page["model"].embed(page["x"]))
 
 
 def test_w_times_phi_scaled_is_the_output(page):
-    possible = page["chance"] > 0
+    possible = page["possible"]
     back = conditional(page["back"].numpy().reshape(-1, 12)).reshape(343, 3, 12)
 
     close((back @ page["W"].T)[possible], page["G"][possible])
@@ -303,19 +327,19 @@ def test_tau_with_a_prompt_is_memory_state_and_all_other_tokens_of_the_process(p
         close(tau[:, i - 1], behind.hat.left_out(i, "m0", "m1", f"h{i}").reshape(343, -1))  # (D.5)
 
 
-def test_behind_a_prompt_the_output_is_the_distribution_of_the_token_and_a_mixture_of_columns(page):
+def test_behind_a_prompt_the_prediction_is_the_distribution_of_the_token_and_a_mixture_of_columns(page):
     hat = page["behind"].hat
     for i in (2, 3, 4):
         weights = conditional(hat.cell_and_state(i)).reshape(343, -1)
-        close(page["outputs"][:, i - 1], conditional(hat.token(i)))
-        close(page["outputs"][:, i - 1], weights @ page["W"].T)
+        close(page["predictions"][:, i - 1], conditional(hat.token(i)))
+        close(page["predictions"][:, i - 1], weights @ page["W"].T)
 
 
-def test_where_the_other_tokens_are_impossible_all_outputs_are_zero(page):
+def test_where_the_other_tokens_are_impossible_all_predictions_are_zero(page):
     impossible = page["behind"].hat_left == 0
 
     assert impossible.any()
-    assert (page["outputs"][impossible] == 0).all()
+    assert (page["predictions"][impossible] == 0).all()
 
 
 def test_a_prompt_of_as_many_entries_as_there_are_states_does_not_fit(page):
@@ -359,9 +383,9 @@ def test_the_lifted_transition_has_a_block_for_each_memory_and_zeros_elsewhere(p
     assert (blocks[~torch.eye(9, dtype=torch.bool)] == 0).all()
 
 
-def test_the_output_is_a_mixture_of_the_outputs_of_plain_models(page):
+def test_the_prediction_is_a_mixture_of_the_predictions_of_hmms(page):
     model, texts = page["model"], page["x"]
-    weights = conditional(page["table"].left_out(2, "m0", "m1"))
+    weights = conditional(page["paths"].left_out(2, "m0", "m1"))
     mixture = np.zeros((343, 7))
     for m in range(3):
         for n in range(3):

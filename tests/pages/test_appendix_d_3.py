@@ -24,6 +24,7 @@ from hmmlib import (
     shrinking_support,
 )
 from hmmlib.inference import reference
+from hmmlib.theory.assumptions import recoverable_columns
 
 ROUNDING = 1e-12
 
@@ -34,8 +35,8 @@ def page() -> dict:
 
 
 @pytest.fixture(scope="module")
-def outputs(page) -> np.ndarray:
-    return page["outputs"].numpy()
+def predictions(page) -> np.ndarray:
+    return page["predictions"].numpy()
 
 
 def close(computed, exact, bound=ROUNDING):
@@ -90,6 +91,22 @@ def test_the_noun_and_the_article_of_a_cat_are_each_cat_or_a_with_probability_on
     assert (by_word["cat"], by_word["a"]) == (0.5, 0.5)
 
 
+def test_all_other_columns_are_those_of_appendix_d(page):
+    here = page["model"].emission.clone()
+    there = farm().model.emission.clone()
+    here[:, 2, :2] = 0
+    there[:, 2, :2] = 0
+
+    assert torch.equal(here, there)
+
+
+def test_the_columns_of_the_assumption_are_those_without_the_crossed_ones(page):
+    recoverable, others = recoverable_columns(page["model"], page["cell"], page["syntax"], [0, 1])
+
+    assert recoverable.shape == (7, 2)
+    assert others.shape == (7, 2 + 3 + 3)
+
+
 # The prompt
 
 
@@ -108,7 +125,7 @@ def test_behind_the_prompt_no_cat_is_left_whatever_the_start(page):
 
 def test_enumeration_leaves_no_cat_either(page):
     for i in (2, 3, 4):
-        assert (page["case"].hat.left_out(i, "m0")[:, 2] == 0).all()
+        assert (page["by_paths"].hat.left_out(i, "m0")[:, 2] == 0).all()
 
 
 def test_a_stationary_text_may_start_anywhere_and_another_may_not(page):
@@ -119,13 +136,13 @@ def test_a_stationary_text_may_start_anywhere_and_another_may_not(page):
 # The key
 
 
-def test_the_read_outs_give_the_memory_with_the_state(page, outputs):
+def test_the_read_outs_give_the_memory_with_the_state(page, predictions):
     theta_2 = page["theta_2"].numpy()
     theta_1 = page["recovery"].theta_1.numpy()
     for i in (2, 3, 4):
-        rows = page["case"].hat_left[:, i - 1] > 0
-        exact = conditional(page["case"].hat.left_out(i, "m0", f"h{i}"))[rows]
-        read = outputs[rows, i - 1]
+        rows = page["by_paths"].hat_left[:, i - 1] > 0
+        exact = conditional(page["by_paths"].hat.left_out(i, "m0", f"h{i}"))[rows]
+        read = predictions[rows, i - 1]
         close(read @ theta_2.T, exact[:, :, 0])
         close((read @ theta_1.T)[:, 0], exact.sum(1)[:, 0])
         close(abs(read @ theta_1.T).sum(1), 1)
@@ -143,9 +160,9 @@ def test_the_row_for_cats_is_zero_and_the_others_are_not(page):
 def test_the_prompt_only_takes_states_away(page):
     removed = 0
     for i in (2, 3, 4):
-        rows = page["case"].hat_left[:, i - 1] > 0
-        right, without = page["of_state"](i, rows)
-        with_prompt = conditional(page["case"].hat.left_out(i, f"h{i}"))[rows]
+        rows = page["by_paths"].hat_left[:, i - 1] > 0
+        right, without = page["states_behind"](i, rows)
+        with_prompt = conditional(page["by_paths"].hat.left_out(i, f"h{i}"))[rows]
         close(with_prompt, right)  # (D.9)
         assert (without[with_prompt > 0] > 0).all()
         removed += ((with_prompt == 0) & (without > 0)).sum()
@@ -154,48 +171,48 @@ def test_the_prompt_only_takes_states_away(page):
 
 
 def test_the_head_attends_exactly_to_the_positions_that_are_sure_with_the_prompt(page):
-    rows = page["in_R"] & page["case"].in_z
+    rows = page["in_lemma"]
 
     assert rows.any()
     assert not page["attended"][rows, 0].any()
-    assert (page["attended"] == page["sure_then"])[rows].all()
+    assert (page["attended"] == page["sure_behind"])[rows].all()
 
 
 def test_the_library_finds_the_same_positions(page):
-    rows = page["in_R"] & page["case"].in_z
+    rows = page["in_lemma"]
     found = concentrated(page["model"], page["x"], page["cell"], page["syntax"], page["u"]).numpy()
 
-    assert (found == page["sure_then"])[rows].all()
+    assert (found == page["sure_behind"])[rows].all()
 
 
 def test_for_three_words_these_are_the_positions_that_are_sure_without_the_prompt(page):
-    rows = page["in_R"] & page["case"].in_z
+    rows = page["in_lemma"]
 
-    assert (page["sure_then"] == page["case"].moved)[rows].all()
+    assert (page["sure_behind"] == page["by_paths"].moved)[rows].all()
 
 
 @pytest.fixture(scope="module")
 def within_the_lemma(page) -> np.ndarray:
     """The possible texts of four words for which Lemma D.9 speaks of an attended position."""
     possible = (log_likelihood(page["model"], page["longer"]) > -torch.inf).numpy()
-    return possible & page["alone"].any(1) & page["in_Z"]
+    return possible & page["sure_alone"].any(1) & page["in_Z"]
 
 
 def test_for_four_words_it_attends_to_more_on_some(page, within_the_lemma):
-    attended = page["attended_then"][:, 1:]
+    attended = page["attended_behind"][:, 1:]
 
-    assert (within_the_lemma & page["more"]).any()
-    assert (attended | ~page["alone"])[within_the_lemma].all()
+    assert (within_the_lemma & page["attends_to_more"]).any()
+    assert (attended | ~page["sure_alone"])[within_the_lemma].all()
 
 
 def test_the_texts_of_the_table_are_possible_and_more_is_attended_than_is_sure_alone(page, within_the_lemma):
-    first_three = np.flatnonzero(page["more"])[:3]
+    first_three = np.flatnonzero(page["attends_to_more"])[:3]
 
     assert within_the_lemma[first_three].all()
     assert page["example"].decode(page["longer"][first_three])[0] == "a dog barn a"
     for k in first_three:
-        assert (np.flatnonzero(page["alone"][k]) + 2).tolist() == [4]
-        assert (np.flatnonzero(page["attended_then"][k]) + 1).tolist() == [3, 4]
+        assert (np.flatnonzero(page["sure_alone"][k]) + 2).tolist() == [4]
+        assert (np.flatnonzero(page["attended_behind"][k]) + 1).tolist() == [3, 4]
 
 
 # The value
@@ -205,47 +222,47 @@ def test_the_prompt_rescales_the_target(page):
     allowed = page["allowed"]
     expected = page["target"][allowed] / page["fake_token"][allowed]
 
-    close(page["lhs"][allowed], expected)
+    close(page["left_side"][allowed], expected)
     close(page["target"], memory_posterior(page["model"], page["x"]) @ page["mu"])
 
 
 def test_split_by_memory_and_state_the_left_side_is_the_same(page):
-    split = conditional(page["case"].hat.given_input("m0", "m1", "h1")).sum((2, 3))  # (D.10)
+    split = conditional(page["by_paths"].hat.given_input("m0", "m1", "h1")).sum((2, 3))  # (D.10)
 
-    close((split @ page["mu"].numpy())[page["allowed"]], page["lhs"][page["allowed"]])
+    close((split @ page["mu"].numpy())[page["allowed"]], page["left_side"][page["allowed"]])
 
 
 def test_the_excluded_texts_have_target_0_and_are_surely_about_a_cat(page):
-    cannot = page["cannot"]
+    cannot = page["excluded"]
 
     assert cannot.any()
     assert (page["target"][cannot] == 0).all()
-    assert (page["case"].beliefs[cannot, 2] > 1 - ROUNDING).all()
+    assert (page["by_paths"].beliefs[cannot, 2] > 1 - ROUNDING).all()
 
 
-def test_where_the_other_tokens_are_impossible_the_output_is_zero(page, outputs):
-    impossible = page["case"].hat_left == 0
+def test_where_the_other_tokens_are_impossible_the_prediction_is_zero(page, predictions):
+    impossible = page["by_paths"].hat_left == 0
 
     assert impossible.any()
-    assert (outputs[impossible] == 0).all()
+    assert (predictions[impossible] == 0).all()
 
 
 def test_at_a_sure_position_the_value_is_the_weighted_memory_with_the_token(page):
-    case = page["case"]
+    case = page["by_paths"]
     exact = case.hat_target  # μᵀP[M, x̂]
     for i in (3, 4):
-        rows = page["in_R"] & page["sure_then"][:, i - 1]
+        rows = page["in_R"] & page["sure_behind"][:, i - 1]
         assert rows.any()
         close(page["values"][rows, i - 1], exact[rows] / case.hat_left[rows, i - 1])
         close(page["values"][rows, i - 1], (page["r"][:, i - 1] * page["target"])[rows])
 
 
 def test_the_first_word_is_never_sure(page):
-    assert not (page["in_R"] & page["sure_then"][:, 1]).any()
+    assert not (page["in_R"] & page["sure_behind"][:, 1]).any()
 
 
 def test_where_the_text_is_excluded_all_values_behind_the_prompt_are_0(page):
-    assert abs(page["values"][page["cannot"], 1:]).max() < ROUNDING
+    assert abs(page["values"][page["excluded"], 1:]).max() < ROUNDING
 
 
 # The theorem
@@ -266,39 +283,39 @@ def test_the_texts_of_r_that_it_excludes_are_those_surely_about_a_cat(page):
 
 
 def test_the_head_of_the_proof_is_that_of_theorem_4_6(page):
-    found = page["head"](page["outputs"], page["case"].embeddings).numpy()
+    found = page["head"](page["predictions"], page["by_paths"].embeddings).numpy()
 
     assert np.array_equal(found, page["score"])
 
 
 def test_the_other_prompt_is_the_librarys_and_with_a_stationary_start_it_is_d_6(page):
-    close(page["undone"], prompt_for_any_start(page["moving"], page["mu"], page["cell"]), 1e-15)
+    close(page["undoing"], prompt_for_any_start(page["moving"], page["mu"], page["cell"]), 1e-15)
 
     assert torch.equal(prompt_for_any_start(page["model"], page["mu"], page["cell"]), page["u"])
     assert not assumption_4_4(page["moving"])
 
 
-@pytest.mark.parametrize(("prompt", "errs"), [("u", True), ("undone", False)])
+@pytest.mark.parametrize(("prompt", "errs"), [("u", True), ("undoing", False)])
 def test_for_a_start_that_is_not_stationary_the_prompt_d_6_errs_and_the_other_does_not(page, prompt, errs):
-    scores = page["behind_prompt"](page[prompt], page["task"]).numpy()
+    scores = page["scores_behind"](page[prompt], page["task"]).numpy()
     truth = memory_posterior(page["moving"], page["x"]) @ page["task"]
     clear = page["clear"]
 
     close(page["goal"], truth)
     assert bool((scores[clear] / page["goal"][clear] < 0).any()) == errs
-    assert abs(scores[page["drifting"].in_r & ~clear]).max() < ROUNDING
+    assert abs(scores[page["moved"].in_r & ~clear]).max() < ROUNDING
 
 
 def test_the_task_lies_between_the_odds_without_and_with_the_prompt(page):
-    drifting = page["drifting"]
-    task = task_between_odds(drifting)
-    hat_beliefs = conditional(drifting.hat.given_input("m0"))
-    signs = np.sign(drifting.beliefs @ task.numpy()) * np.sign(hat_beliefs @ task.numpy())
+    moved = page["moved"]
+    task = task_between_odds(moved)
+    hat_beliefs = conditional(moved.hat.given_input("m0"))
+    signs = np.sign(moved.beliefs @ task.numpy()) * np.sign(hat_beliefs @ task.numpy())
 
     assert task[0] == 1
     assert task[1] < 0
     assert task[2] == 0
-    assert (signs[drifting.in_r & page["clear"]] < 0).any()
+    assert (signs[moved.in_r & page["clear"]] < 0).any()
 
 
 # Checks and exercises

@@ -3,24 +3,17 @@
 The page is run once, at a preset of which too few trials are stored. So it shows those of `quick`.
 """
 
-from functools import cache
-
 import pandas as pd
 import pytest
 from lessons import run
 
 from hmmbook import TrialSpec, draw_model, mean_ci, results
-from hmmbook.evidence import ledger
-from hmmbook.evidence.statements import FALSE, GAP, SLIP
-from hmmbook.experiments.intervals import Interval, difference_ci
 from hmmbook.experiments.results import published
 from hmmbook.experiments.store import BEYOND
+from hmmbook.studies.mechanism import tables
 from hmmbook.studies.published_curve import groups
-from hmmlib import assumption_3_1
 
-PAPER = published("left")
-PUBLISHED = PAPER.map(lambda point: point.mean)
-COLUMNS = {"head tuning": "head_accuracy", "prompt tuning": "prompt_accuracy"}
+PUBLISHED = published("left").map(lambda point: point.mean)["prompt tuning"]
 
 
 @pytest.fixture(scope="module")
@@ -30,215 +23,143 @@ def page() -> dict:
 
 @pytest.fixture(scope="module")
 def left() -> pd.DataFrame:
-    trials = results("quick").query("changes == '' and n_memory == 1 and seed < 20")
-    return trials[trials.n_states.isin([4, 8, 10, 15, 25, 30])]
+    return groups.left_panel("quick")
 
 
 @pytest.fixture(scope="module")
-def reruns() -> pd.DataFrame:
-    return results("quick", BEYOND)
+def ours(left) -> pd.Series:
+    """The mean accuracy of our prompts by the number of states."""
+    return left.groupby("n_states").prompt_accuracy.mean()
 
 
-@cache
-def full_size() -> pd.DataFrame:
-    return results("paper").query("changes == '' and n_memory == 1 and n_states == 30 and seed < 2").set_index("seed")
+# Why do the published prompts fall?
 
 
-def gap(left: pd.DataFrame, series: str, n_states: int) -> Interval:
-    """Our mean minus the published one."""
-    ours = left[left.n_states == n_states][COLUMNS[series]]
-    return difference_ci(mean_ci(ours), PAPER[series][n_states])
+def test_with_30_states_the_published_prompts_are_right_on_75_per_cent_and_ours_on_94(ours):
+    assert f"{PUBLISHED[30]:.0%}" == "75%"
+    assert f"{ours[30]:.0%}" == "94%"
 
 
-def accuracy(trials: pd.DataFrame, form: str = ".0%") -> str:
-    return format(mean_ci(trials.prompt_accuracy), form)
+def test_with_few_states_both_are_right_on_almost_every_text(ours):
+    for n_states in (4, 8):
+        assert min(PUBLISHED[n_states], ours[n_states]) > 0.95
 
 
-# The first lines and the figure
+def test_ours_stay_above_90_per_cent(ours):
+    assert ours.min() > 0.9
 
 
-def test_the_published_prompts_fall_from_997_to_751_and_ours_from_996_to_941(left):
-    ours = left.groupby("n_states").prompt_accuracy.mean()
-    theirs = PUBLISHED["prompt tuning"]
-
-    assert [f"{theirs[n_states]:.1%}" for n_states in (4, 30)] == ["99.7%", "75.1%"]
-    assert [f"{ours[n_states]:.1%}" for n_states in (4, 30)] == ["99.6%", "94.1%"]
-    assert f"{100 * (ours[4] - ours[30]):.1f}" == "5.5"
-    assert f"{100 * (theirs[4] - theirs[30]):.0f}" == "25"
-    assert f"{ours[25]:.0%}" == "96%"
-    assert [f"{theirs[n_states]:.0%}" for n_states in (25, 30)] == ["75%", "75%"]
+def test_our_networks_have_two_layers_of_width_64_and_tasks_of_33_tokens(left):
+    assert {*left.layers} == {2}
+    assert {*left.width} == {64}
+    assert {*left.task_length} == {33}
 
 
-def test_there_are_twenty_trials_of_each_size(left):
-    assert left.groupby("n_states").size().tolist() == [20] * 6
+def test_after_many_changes_six_of_ten_networks_learn_next_to_nothing_and_prompts_are_near_the_published():
+    nine = groups.by_change(results("quick", BEYOND))["nine changes"]
 
-
-@pytest.mark.parametrize("series", COLUMNS)
-@pytest.mark.parametrize("n_states", [4, 8])
-def test_at_4_and_8_states_the_difference_to_the_published_may_be_chance(left, series, n_states):
-    found = gap(left, series, n_states)
-
-    assert abs(found.mean) < 0.03
-    assert found.low < 0 < found.high
-
-
-@pytest.mark.parametrize("series", COLUMNS)
-@pytest.mark.parametrize("n_states", [10, 15, 25, 30])
-def test_from_10_states_on_our_means_are_higher(left, series, n_states):
-    assert gap(left, series, n_states).low > 0
-
-
-def test_from_10_states_on_our_prompts_are_5_to_21_points_higher(left):
-    higher = [round(100 * gap(left, "prompt tuning", n_states).mean) for n_states in (10, 15, 25, 30)]
-
-    assert [min(higher), max(higher)] == [5, 21]
-
-
-def test_fully_fitted_heads_are_as_high_as_our_prompts_up_to_15_states_then_at_89_and_76_per_cent(page, left):
-    fitted = {n_states: interval.mean for n_states, interval in page["fitted"].items()}
-    prompts = left.groupby("n_states").prompt_accuracy.mean()
-
-    assert max(abs(fitted[n_states] - prompts[n_states]) for n_states in (4, 8, 10, 15)) < 0.03
-    assert [f"{fitted[n_states]:.0%}" for n_states in (25, 30)] == ["89%", "76%"]
-
-
-def test_at_15_states_a_lead_of_prompts_is_not_shown_and_at_25_and_30_it_is(page, left):
-    lead = {}
-    for n_states in (15, 25, 30):
-        prompts = left[left.n_states == n_states].set_index("seed").prompt_accuracy
-        lead[n_states] = mean_ci(prompts - page["accuracies"][n_states], share=False)
-
-    assert lead[15].low < 0
-    assert lead[25].low > 0
-    assert lead[30].low > 0
-
-
-# What the theorems do not cover
-
-
-def test_heads_and_prompts_of_the_theorems_can_be_computed_on_so_many_chains(left):
-    counts = left.groupby("n_states")[["built_head_accuracy", "built_prompt_accuracy"]].count()
-
-    assert counts.built_head_accuracy.tolist() == [20, 19, 12, 0, 0, 0]
-    assert counts.built_prompt_accuracy.tolist() == [20, 20, 19, 12, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("n_states", "n_independent", "verdict"), [(8, 19, "CLOSE"), (10, 12, "CLOSE"), (15, 0, "FAILS")]
-)
-def test_columns_are_too_close_to_tell_up_to_10_states_and_dependent_above(n_states, n_independent, verdict):
-    reports = [assumption_3_1(draw_model(TrialSpec("quick", n_states, k))) for k in range(20)]
-    others = [report for report in reports if not report.holds]
-
-    assert len(reports) - len(others) == n_independent
-    assert {report.verdict.name for report in others} == {verdict}
-
-
-def test_with_25_and_30_states_the_fewest_successors_are_always_more_than_10(page):
-    fewest = {int(row[0]): row[3] for row in page["rows"]}
-
-    assert fewest[25] == "11 to 14"
-    assert fewest[30] == "14 to 18"
-    assert page["fewest_successors"](25, 0) >= 11
-
-
-def test_with_15_states_no_set_exists_on_7_chains_whatever_w_and_double_precision_cannot_tell_one_more(page, left):
-    n_computed = left[left.n_states == 15].built_prompt_accuracy.count()
-
-    assert page["n_without"] == 7
-    assert 20 - n_computed - page["n_without"] == 1
-
-
-def test_our_gain_of_prompts_over_heads_is_largest_at_25_and_30_states_and_the_published_is_not(left):
-    theirs = 100 * (PUBLISHED["prompt tuning"] - PUBLISHED["head tuning"])
-
-    assert {*left.groupby("n_states").gain.mean().nlargest(2).index} == {25, 30}
-    assert theirs.loc[8:].round().tolist() == [13, 13, 12, 9, 9]
-
-
-# What could not be answered
-
-
-def test_each_of_ten_changes_costs_six_points_or_less_and_none_brings_prompts_near_the_published(reruns):
-    by_change = groups.by_change(reruns)
-    alone = {name: group for name, group in by_change.items() if name not in groups.SEVERAL_AT_ONCE}
-    unchanged = alone.pop(groups.UNCHANGED)
-    costs = {name: unchanged.prompt_accuracy.mean() - group.prompt_accuracy.mean() for name, group in alone.items()}
-    faster = groups.with_changes(reruns, "steps=1100 muon_rate=0.04")
-    intervals = [mean_ci(group.prompt_accuracy) for group in (*alone.values(), faster)]
-
-    assert f"{unchanged.prompt_accuracy.mean():.0%}" == "96%"
-    assert len(unchanged) == len(costs) == 10
-    assert round(100 * max(costs.values())) == 6
-    assert accuracy(alone["5% masked"]) == "90% [84%, 97%]"
-    assert accuracy(alone["AdamW, 1,600 steps"]) == "90% [85%, 95%]"
-    assert [round(100 * costs[name]) for name in ("5% masked", "AdamW, 1,600 steps")] == [6, 6]
-    assert {interval.n for interval in intervals} == {10}
-    assert min(interval.low for interval in intervals) > 0.79 > PUBLISHED["prompt tuning"][30] + 0.03
-
-
-def test_their_intervals_go_up_to_11_points(reruns):
-    by_change = groups.by_change(reruns)
-    unchanged = by_change[groups.UNCHANGED].prompt_accuracy
-    ends = []
-    for name, group in by_change.items():
-        if name not in groups.SEVERAL_AT_ONCE:
-            ends.append(mean_ci(100 * (unchanged - group.prompt_accuracy), share=False).high)
-
-    assert round(max(ends)) == 11
-
-
-def test_nine_changes_together_bring_prompts_to_74_per_cent_and_six_networks_learn_next_to_nothing(reruns):
-    nine = groups.by_change(reruns)["nine changes"]
-
-    assert accuracy(nine) == "74% [59%, 89%]"
+    assert len(nine) == 10
     assert (nine.learned < 0.05).sum() == 6
+    assert abs(nine.prompt_accuracy.mean() - PUBLISHED[30]) < 0.03
 
 
-def test_with_the_numbers_of_appendix_e_one_network_learned_nothing_and_the_other_a_little():
-    trials = full_size()
+def test_a_network_with_the_numbers_of_appendix_e_learned_little_and_its_prompt_is_about_as_good_as_ours(ours):
+    trial = results("paper").query("changes == '' and n_states == 30 and seed == 0").iloc[0]
 
-    assert [f"{share:.0%}" for share in trials.prompt_accuracy] == ["95%", "60%"]
-    assert f"{trials.learned[0]:.2f}" == "0.18"
-    assert trials.learned[1] < 0.01
-    assert trials.prompt_accuracy[1] == trials.majority_rate[1]
+    assert 0.1 < trial.learned < 0.25
+    assert abs(trial.prompt_accuracy - ours[30]) < 0.03
 
 
-def test_at_175_steps_ours_are_below_the_published_at_4_and_8_states_and_above_at_25_and_30(reruns):
-    ours = groups.on_fresh_chains(reruns, 175).groupby("n_states").prompt_accuracy.mean()
-    theirs = PUBLISHED["prompt tuning"]
-
-    assert (ours < theirs).loc[[4, 8]].all()
-    assert (ours > theirs).loc[[25, 30]].all()
-    assert f"{ours[30]:.0%}" == "81%"
+# What can a fake token do?
 
 
-# What is answered
+def test_every_state_of_a_chain_with_30_states_leads_to_more_states_than_there_are_tokens():
+    for k in range(20):
+        chain = draw_model(TrialSpec("quick", 30, k))
+        n_successors = (chain.transition > 0).sum(0)
+
+        assert n_successors.min() > chain.n_tokens
 
 
-def test_seven_verdicts_say_that_not_everything_is_right_as_printed():
-    names = {}
-    for grade in (FALSE, GAP, SLIP):
-        names[grade] = [statement.name for statement in ledger.STATEMENTS if statement.grade == grade]
+def test_most_of_their_steps_are_rare():
+    for k in range(20):
+        chain = draw_model(TrialSpec("quick", 30, k))
+        possible = chain.transition[chain.transition > 0]
 
-    assert names[FALSE] == ["Lemma D.9"]
-    assert names[GAP] == ["Claim D.3", "Claim D.10"]  # The same gap; the other is in the proof of Lemma D.9.
-    assert len(names[SLIP]) == 4
-    assert "Theorem D.6" in names[SLIP]
+        assert (possible < 0.001).double().mean() > 0.5
 
 
-def test_on_a_task_that_no_fake_token_solves_a_head_behind_20_vectors_is_right_on_94_per_cent(reruns):
-    trials = reruns[(reruns.own == "look-alikes-d") & (reruns.prompt_length == 20)]
-
-    assert len(trials) == 20
-    assert f"{trials.prompt_accuracy.mean():.0%}" == "94%"
-    assert f"{trials.fake_token_bound.mean():.0%}" == "87%"
+def test_if_they_are_ignored_the_theorem_has_a_prompt_for_half_of_the_chains(page):
+    assert page["n_chains"] == 20
+    assert page["n_prompts"] == 10
 
 
-def test_an_attention_head_helps_a_model_without_memory_by_9_points(reruns):
-    vanilla = reruns[(reruns.changes == "") & (reruns.n_memory == 1) & reruns.n_states.isin([8, 12, 20, 28])]
+def test_on_these_it_does_about_as_well_as_a_tuned_one():
+    accuracies = tables.theorem(30).mean()
+    with_fitted_head = accuracies["theorem's prompt, fitted head"]
 
-    assert f"{(vanilla.attention_accuracy - vanilla.head_accuracy).mean():.0%}" == "9%"
+    assert len(tables.theorem(30)) == 10
+    assert abs(with_fitted_head - accuracies["tuned prompt, tuned head"]) < 0.02
+    assert abs(with_fitted_head - accuracies["tuned prompt, fitted head"]) < 0.02
+
+
+def test_our_prompts_gain_most_on_chains_that_the_theorem_reaches_only_then(left):
+    by_size = left.groupby("n_states")
+    covered = by_size.built_prompt_accuracy.count()
+
+    assert {*by_size.gain.mean().nlargest(2).index} == {25, 30}
+    assert covered[[25, 30]].tolist() == [0, 0]
+
+
+def test_at_25_states_the_best_of_thirty_random_tokens_is_right_on_more_texts_than_the_theorems():
+    trials = tables.theorem(25)
+    lead = trials["best random prompt, fitted head"] - trials["theorem's prompt, fitted head"]
+
+    assert mean_ci(lead, share=False).low > 0
+
+
+def test_one_vector_solves_two_of_forty_tasks_that_the_theorem_does_not_cover():
+    stored = results("quick", BEYOND).query("changes == '' and n_memory == 1 and seed < 20")
+    large = stored[stored.n_states.isin([25, 30]) & stored["solvable.prompt.error"].notna()]
+
+    assert len(large) == 40
+    assert large.built_prompt_accuracy.isna().all()
+    assert (large["solvable.prompt.error"] <= 1e-6).sum() == 2
+
+
+# What do networks do with a prompt?
+
+
+def test_no_prompt_is_tuned_on_a_memory_model_and_attention_heads_are_right_on_almost_every_text():
+    for trials in (results("quick"), results("quick", BEYOND), results("laptop")):
+        assert trials[trials.n_memory > 1].prompt_accuracy.isna().all()
+
+    with_memory = results("quick").query("n_memory > 1")
+    assert with_memory.groupby("n_memory").attention_accuracy.mean().min() > 0.95
+
+
+def test_an_attention_head_does_better_than_a_linear_head_without_memory():
+    trials = results("quick", BEYOND).query("changes == '' and n_memory == 1 and n_states in [8, 12, 20, 28]")
+
+    assert mean_ci(trials.attention_accuracy - trials.head_accuracy, share=False).low > 0
+
+
+def test_it_also_does_better_on_exact_predictions():
+    trials = results("quick", BEYOND).query("changes == '' and n_memory == 1 and n_states in [8, 12, 20, 28]")
+
+    assert mean_ci(trials.exact_attention_accuracy - trials.exact_head_accuracy, share=False).low > 0
+
+
+# What lies beyond these experiments?
+
+
+@pytest.mark.parametrize("preset", ["quick", "laptop", "paper"])
+def test_all_trials_tune_on_thousands_of_labelled_texts(preset):
+    assert results(preset).train.min() >= 4000
+
+
+def test_so_do_the_reruns():
+    assert results("quick", BEYOND).train.min() >= 4000
 
 
 # A reader's parameters
@@ -250,10 +171,3 @@ def test_a_preset_with_few_trials_shows_those_of_quick_and_says_which_command_ma
     printed = capsys.readouterr().out
     assert "Too few trials of the left panel are stored for `laptop`, so those of `quick` are shown." in printed
     assert "python -m hmmbook trial --panel left --missing --trials 20 --preset laptop" in printed
-
-
-def test_other_chains_have_other_fewest_successors(page):
-    on_these_chains = [page["fewest_successors"](30, k) for k in range(3)]
-    on_others = [page["fewest_successors"](30, k) for k in range(60, 63)]
-
-    assert on_these_chains != on_others

@@ -35,7 +35,7 @@ def single_changes(by_change: dict) -> list[str]:
 # The first lines and the first figure
 
 
-def test_the_published_prompts_fall_from_almost_all_texts_to_75_per_cent_and_ours_to_94():
+def test_the_published_prompts_fall_from_almost_all_texts_to_75_per_cent_and_ours_only_to_94():
     ours = results("quick").query("changes == '' and n_memory == 1 and n_states == 30 and seed < 20")
 
     assert PUBLISHED_PROMPTS[4].mean > 0.99
@@ -265,7 +265,7 @@ def test_with_nine_changes_heads_only_match_the_more_frequent_label_and_prompts_
 # The numbers of appendix E
 
 
-def test_one_of_two_networks_of_the_preset_paper_learned_next_to_nothing_and_the_others_prompt_is_good(page):
+def test_of_two_networks_of_the_preset_paper_one_learned_next_to_nothing_and_the_others_prompt_is_at_95_per_cent(page):
     two = page["networks"]["paper"].loc[[0, 1]]
 
     assert [whole(share) for share in two.learned] == ["18%", "1%"]

@@ -48,15 +48,6 @@ def test_the_rise_is_13_points_and_a_joint_test_gives_007_and_if_uncorrelated_00
     assert [round(uncorrelated.statistic), f"{uncorrelated.p:.2f}"] == [22, "0.03"]
 
 
-def test_wherever_our_prompts_fall_to_84_per_cent_networks_have_learned_less_than_04(page, by_steps, by_change):
-    """The paper in pictures says so."""
-    reruns = [at(30, group) for group in (*by_steps.values(), page["fresh"])] + [*by_change.values()]
-    fallen = [group for group in reruns if group[PROMPT].mean() < 0.84]
-
-    assert len(fallen) > 3
-    assert max(group.learned.mean() for group in fallen) < 0.4
-
-
 # Similar losses, different prompts
 
 
@@ -112,13 +103,10 @@ def test_at_30_states_prompts_pass_the_published_mean_between_150_and_200_steps(
     assert prompts[150] < PUBLISHED_PROMPTS[30].mean < prompts[200]
 
 
-@pytest.mark.parametrize("n_states", [15, 30])
-def test_there_heads_are_close_to_the_published(by_steps, n_states):
+def test_there_heads_are_close_to_the_published(by_steps):
     for steps in (150, 200):
-        heads = at(n_states, by_steps[steps])[HEAD].mean()
-        assert heads == pytest.approx(PUBLISHED_HEADS[n_states].mean, abs=0.035)
-    prompts = [at(n_states, by_steps[steps])[PROMPT].mean() for steps in (150, 200)]
-    assert prompts[0] < PUBLISHED_PROMPTS[n_states].mean < prompts[1]
+        heads = at(30, by_steps[steps])[HEAD].mean()
+        assert heads == pytest.approx(PUBLISHED_HEADS[30].mean, abs=0.035)
 
 
 def test_at_30_states_the_path_leads_through_the_rectangle_and_at_25_past_its_right_side(by_steps):
@@ -127,12 +115,6 @@ def test_at_30_states_the_path_leads_through_the_rectangle_and_at_25_past_its_ri
     assert PUBLISHED_HEADS[30].low < at_150[HEAD].mean() < PUBLISHED_HEADS[30].high
     assert PUBLISHED_PROMPTS[30].low < at_150[PROMPT].mean() < PUBLISHED_PROMPTS[30].high
     assert min(at(25, group)[HEAD].mean() for group in by_steps.values()) > PUBLISHED_HEADS[25].high
-
-
-def test_at_4_and_8_states_prompts_are_below_the_published_after_150_and_200_steps(by_steps):
-    for n_states in (4, 8):
-        for steps in (150, 200):
-            assert at(n_states, by_steps[steps])[PROMPT].mean() < PUBLISHED_PROMPTS[n_states].mean
 
 
 def test_at_25_states_the_more_frequent_label_is_on_71_per_cent_of_the_texts(by_steps):
@@ -159,11 +141,6 @@ def test_the_mixture_comes_within_a_fifth_and_its_heads_within_the_bands_at_all_
         fits[n_states] = is_near
 
     assert fits == {8: True, 10: True, 15: True, 25: False, 30: True}
-
-
-def test_at_4_and_8_states_the_mixtures_heads_spread_less_than_the_published(page):
-    for n_states in (4, 8):
-        assert page["mixed"]["spread of heads"][n_states] < 0.8 * PUBLISHED_HEADS[n_states].deviation
 
 
 def test_at_30_states_the_published_spread_is_15_points_and_ours_after_175_steps_10(page):

@@ -1,4 +1,4 @@
-"""What the page on how a tuned prompt helps says of fits, probes and predictions, from the stored trials."""
+"""What the page with details on tuned prompts says of fits, probes and predictions, from the stored trials."""
 
 import pytest
 import torch

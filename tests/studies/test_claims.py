@@ -1,6 +1,6 @@
-"""What the page *How a tuned prompt helps* says, from the stored files themselves.
+"""What the pages on how a tuned prompt helps say, from the stored files themselves.
 
-Each test is a claim of the page. It reads the JSON files and computes with NumPy, without the tables of the book.
+Each test is a claim of one of them. It reads the JSON files and computes with NumPy, without the tables of the book.
 """
 
 import json

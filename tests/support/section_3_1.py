@@ -9,6 +9,8 @@ from hmmlib import HMM, log_likelihood, masked_token_probs
 
 ALPHA, BETA, GAMMA, DELTA = range(4)
 ONES = torch.ones(4, dtype=torch.float64)
+PATTERNS = torch.cartesian_prod(*[torch.tensor([0.0, 1.0])] * 4).double()
+"""Each set of four states, as a prompt that is one there and zero elsewhere, (16, 4)."""
 
 
 def possible_inputs(model: HMM, length: int) -> torch.Tensor:

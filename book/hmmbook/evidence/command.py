@@ -18,17 +18,20 @@ LEGEND = "exact, patterns: failures among random rational points, and among all 
 
 
 def ledger(
-    instances: Annotated[int, typer.Option(min=1, help="random models for each statement")] = 300,
-    seed: Annotated[int, typer.Option(min=0, help="seed of all of them")] = 0,
+    instances: Annotated[int, typer.Option(min=1, help="How many random models to draw for each statement.")] = 300,
+    seed: Annotated[int, typer.Option(min=0, help="The seed from which all models are drawn.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(help="the file to write; if left out ledger.json, in the folder mine where there is one"),
+        typer.Option(help="The file to write. The default is ledger.json, in the folder mine if there is one."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="processes; if left out, one for each core it may use")
+        int | None, typer.Option(min=1, help="How many processes to use. The default is one for each core.")
     ] = None,
 ) -> None:
-    """Check every statement and its control, and write the ledger. Exit 1 if a verdict is not the recorded one."""
+    """Check every statement of the paper together with its control, and write the ledger.
+
+    The exit code is 1 if a verdict differs from the recorded one.
+    """
     from hmmbook.evidence.ledger import run_all
     from hmmbook.pages import write_ledger
 

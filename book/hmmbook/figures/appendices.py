@@ -9,7 +9,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from hmmbook.evidence.statement import FALSE, GAP, SLIP, Statement
 from hmmbook.figures import figures
 from hmmbook.figures.look import FIRST, INK, SECOND, SOFT, Numbers, finish
 from hmmbook.figures.tables import Table, digits
@@ -103,50 +102,58 @@ ARROWS = (
 """Which statement of appendix D is used, itself or its construction, in the proof of which other one."""
 PLACES = {
     "D.1": (0.3, 5),
-    "D.7": (1.5, 5),
-    "D.8": (2.9, 5),
+    "D.7": (1.3, 5),
+    "D.8": (2.95, 5),
     "D.3": (0, 4),
-    "D.11": (1.65, 4),
-    "D.12": (2.25, 4),
-    "D.14": (2.85, 4),
-    "D.15": (3.5, 4),
-    "D.2": (-0.3, 3),
+    "D.11": (1.55, 4),
+    "D.12": (2.2, 4),
+    "D.14": (2.95, 4),
+    "D.15": (3.75, 4),
+    "D.2": (-0.35, 3),
     "D.4": (0.3, 3),
-    "D.10": (1.1, 3),
+    "D.10": (1.0, 3),
     "Theorem 4.3": (0, 2),
-    "D.9": (1.5, 2),
+    "D.9": (1.45, 2),
     "D.13": (2.3, 2),
     "Theorem D.6": (2.3, 1),
     "Theorem 4.6": (2.3, 0),
 }
 """The column and row of each statement in the figure."""
+SUBJECTS = {
+    "D.1": "mixture",
+    "D.7": "fake token",
+    "D.8": "any start",
+    "D.3": "read-outs",
+    "D.11": "memory",
+    "D.12": "states",
+    "D.14": "rescaling",
+    "D.15": "excluded",
+    "D.2": "key",
+    "D.4": "value",
+    "D.10": "read-outs",
+    "Theorem 4.3": "head alone",
+    "D.9": "key",
+    "D.13": "value",
+    "Theorem D.6": "prompt, several cells",
+    "Theorem 4.6": "prompt, one cell",
+}
+"""What each statement is about, in a word or two below its name."""
 PROVED_FIRST = ("D.1", "D.2", "D.3", "D.4", "D.7", "Theorem 4.3")
 """The statements that the page on appendix D proves. The others are proved on the page on D.3."""
-OUTLINES = {
-    FALSE: dict(linewidth=3),
-    SLIP: dict(linestyle=(0, (4, 3)), linewidth=1.4),
-    GAP: dict(linestyle=(0, (1, 2)), linewidth=1.8),
-}
-"""The outline of a box for each ruling on a printed statement."""
 
 
-def proofs_of_appendix_d(statements: Sequence[Statement]) -> Figure:
-    """Draw which statement of appendix D leads to which, with an outline for each ruling on the printed form.
-
-    Args:
-        statements: The paper's statements, with their rulings.
-    """
-    grades = {statement.name.split()[1]: statement.grade for statement in statements if not statement.ours}
+def proofs_of_appendix_d() -> Figure:
+    """Draw which statement of appendix D leads to which. Those that the page on appendix D proves are shaded."""
     figure = figures.dependencies(PLACES, ARROWS)
     for text in figure.axes[0].texts[: len(PLACES)]:
         name = text.get_text()
+        text.set_text(f"{name}\n{SUBJECTS[name]}")
+        text.set(fontsize=8.5, linespacing=1.3)
         box = text.get_bbox_patch()
+        box.set_boxstyle("round", pad=0.4)
         if name in PROVED_FIRST:
             box.set_facecolor("#dde3e8")
-        if name not in ("Theorem 4.3", "Theorem 4.6"):  # They are in the paper's main part.
-            number = name.removeprefix("Theorem ")
-            box.set(**OUTLINES.get(grades[number], {}))
-    figure.set_size_inches(4.9, 5.2)
+    figure.set_size_inches(4.9, 5.6)
     return figure
 
 
@@ -181,14 +188,15 @@ def scores_and_targets(targets: Numbers, scores: Numbers, surely_cats: Sequence[
     """
     pairs = np.stack([np.asarray(targets), np.asarray(scores)], 1).round(9)
     points, counts = np.unique(pairs, axis=0, return_counts=True)
-    x_label = "μᵀP[M | x], by enumeration"
+    x_label = "target, summed over all paths"
     y_label = "score of the head with the prompt"
     figure = figures.scatter(*points.T, x_label, y_label)
     (axes,) = figure.axes
     axes.collections[0].set(sizes=12 + 6 * counts, color=INK)
     n_cats = int(np.sum(surely_cats))
     if n_cats > 0:
-        ring = dict(s=72 + 6 * n_cats, facecolor="none", edgecolor=INK, label="surely a cat")
-        axes.scatter(*pairs[np.asarray(surely_cats)][0], **ring)
-        axes.legend(loc="upper left")
+        place = pairs[np.asarray(surely_cats)][0]
+        axes.scatter(*place, s=72 + 6 * n_cats, facecolor="none", edgecolor=INK)
+        beside = dict(xytext=(10, -16), textcoords="offset points", ha="left")
+        axes.annotate("surely a cat", place, **beside)
     return figure

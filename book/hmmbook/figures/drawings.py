@@ -207,13 +207,13 @@ def setting() -> Drawing:
         line([(36, 50), (36, 158)], dashed=True),
         label(42, 114, "asked", anchor="start"),
         label(42, 130, "about", anchor="start"),
-        box(task, 184, 96, ["posterior", "P[`H`_0 | `x`]"], "posterior", PAGE),
+        box(task, 184, 96, ["belief", "P[`H`_0 | `x`]"], "belief", PAGE),
         token(128, 184, "`u`", "u", "trained"),
         arrow([(150, 184), (166, 184)]),
         label(128, 214, "prompt"),
         box(model, 184, 168, ["pretrained model `G`,", "frozen"], "G", state="frozen"),
         arrow([(model, 210), (model, 236)]),
-        label(model + 8, 221, "`G`(`x`) at a mask", anchor="start"),
+        label(model + 8, 223, "its prediction", anchor="start"),
         box(model, 257, 168, ["linear head `b`"], "b", HEAD, "trained"),
         arrow([(model, 278), (model, 304)]),
         box(model, 322, 120, ["answer `F`(`x`)"], "F", PAGE),
@@ -226,9 +226,9 @@ def setting() -> Drawing:
         key(364, ["hidden", "marked", "token"], ["trained", "frozen"]),
     ]
     alt = (
-        "A hidden chain H0 to H3 emits a text of three tokens. On one side the posterior of H0 given the text, "
+        "A hidden chain H0 to H3 emits a text of three tokens. On one side the belief about H0 given the text, "
         "weighed by mu, is the label. On the other side the text, with a trained prompt u before it, goes into the "
-        "frozen pretrained model G; a trained linear head b reads its output and gives the answer, which should "
+        "frozen pretrained model G. A trained linear head b reads its prediction and gives the answer, which should "
         "equal the label."
     )
     return drawing(elements, 398, alt)
@@ -236,14 +236,14 @@ def setting() -> Drawing:
 
 def memory_cell() -> Drawing:
     """Draw a memory HMM with one cell: M, drawn once, acts on every token beside the token's state."""
-    elements = [label(12, 12, "syntax: moves on", anchor="start"), chain(31, 46, 72, 0, 4)]
+    elements = [label(12, 12, "the hidden state moves on with each token", anchor="start"), chain(31, 46, 72, 0, 4)]
     for i, x in enumerate((103, 175, 247, 319), 1):
         elements.append(arrow([(x, 67), (x, 92)]))
         elements.append(token(x, 114, f"`X`_{i}", f"X_{i}"))
         elements.append(arrow([(x, 164), (x, 136)], MEMORY))
     bar = frame(211, 182, 270, 36, MEMORY, "highlighted", corner=18)
     elements.append(group("M", "", bar + label(211, 182, "`M`", 14)))
-    elements.append(label(12, 216, "memory: drawn once, kept for the whole text", anchor="start"))
+    elements.append(label(12, 216, "the memory is drawn once and kept for the whole text", anchor="start"))
     elements.append(key(244, ["hidden", "token", "memory"]))
     alt = "A chain of hidden states H0 to H4. Each token has arrows from its state and from one memory M."
     return drawing(elements, 258, alt)

@@ -11,13 +11,11 @@ from torch import Tensor
 
 from hmmbook.experiments.intervals import mean_ci
 from hmmbook.experiments.labels import Task
-from hmmbook.figures.figure_3 import EXACT, draw_line, lines
+from hmmbook.figures.figure_3 import EXACT, FULLY_FITTED, draw_line, lines
 from hmmbook.figures.figures import stacked
 from hmmbook.figures.look import LABEL_0, LABEL_1, SMALL, SOFT, finish, name_ends
 from hmmbook.studies.kept_states import KEPT, belief_by_label, factors_of, fitting_share, shares_by_token
 from hmmlib import HMM
-
-FULLY_FITTED = "fully fitted head"
 
 
 def by_states(trials: DataFrame) -> Figure:
@@ -31,12 +29,12 @@ def by_states(trials: DataFrame) -> Figure:
         "tuned prompt and head": by_size.ladder_prompt_accuracy.agg(mean_ci),
         "tuned head": by_size.ladder_head_accuracy.agg(mean_ci),
     }
-    figure = lines(tuned, "hidden states |H|", "accuracy on the exact model")
+    figure = lines(tuned, "hidden states", "accuracy on exact predictions")
     axes = figure.axes[0]
     fitted = by_size[FULLY_FITTED].agg(mean_ci, share=True)
     draw_line(axes, fitted, EXACT[FULLY_FITTED], FULLY_FITTED, shift=0.25)
     axes.plot([10, 10], [0.6, 0.75], color=SOFT, linewidth=1, zorder=0)
-    axes.text(10.2, 0.62, "|H| = |X|", fontsize=SMALL)
+    axes.text(10.4, 0.597, "more states than tokens", fontsize=SMALL)
     axes.plot(by_size.majority_rate.mean(), color=SOFT, label="more frequent label")
     return name_ends(figure)
 
@@ -69,10 +67,10 @@ def states_by_token(model: HMM, task: Task, prompt: Tensor, shaded: int | None =
         axes.scatter([], [], size, SOFT, marker=marker, label=name)
     axes.scatter([], [], 40, LABEL_1, marker="s", label="mostly in texts of label 1")
     axes.scatter([], [], 40, LABEL_0, marker="s", label="mostly in texts of label 0")
-    axes.set(xlabel="likeliest token of the state", ylabel="factor (largest: 1)", ylim=(0, 1.02))
+    axes.set(xlabel="likeliest token of the state", ylabel="factor by the tuned prompt", ylim=(0, 1.02))
     axes.set_xticks(range(model.n_tokens))
     axes.axhline(KEPT, color=SOFT, linewidth=0.8, linestyle=":", zorder=0)
-    axes.text(model.n_tokens - 0.55, KEPT + 0.02, "kept: above", ha="right", fontsize=SMALL)
+    axes.text(model.n_tokens - 0.55, KEPT + 0.02, "above: kept", ha="right", fontsize=SMALL)
     for border in range(1, model.n_tokens):
         axes.axvline(border - 0.5, color=SOFT, linewidth=0.4, zorder=0)
     _shade(axes, shaded)

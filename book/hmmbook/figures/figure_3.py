@@ -19,15 +19,8 @@ LEFT = {"head tuning": "head_accuracy", "prompt tuning": "prompt_accuracy"}
 """The series of Figure 3's left panel, as the paper names them, with their columns of the results."""
 RIGHT = {"memory HMM + attention head": "attention_accuracy", "vanilla HMM + linear head": "head_accuracy"}
 """Those of the right panel."""
-LADDER = {
-    "head of Theorem 3.3": "built_head_accuracy",
-    "head tuned on the exact G": "exact_head_accuracy",
-    "prompt tuned on the exact Ḡ": "exact_prompt_accuracy",
-    "head tuned on the network": "head_accuracy",
-    "prompt tuned on the network": "prompt_accuracy",
-}
-"""The series from theory to network, with their columns. Passes, batches and rates of all tuned ones are the same."""
-EXACT = {"likeliest states": Style(INK, "D", "--"), "fully fitted head": Style(HEAD, "D", "--")}
+FULLY_FITTED = "fully fitted head"
+EXACT = {"likeliest states": Style(INK, "D", "--"), FULLY_FITTED: Style(HEAD, "D", "--")}
 """What is fitted to exact beliefs or predictions beside the left panel, the column and the look of each."""
 PUBLISHED = dict(markerfacecolor="white", linestyle=":", linewidth=1.2)
 """How published means are drawn."""
@@ -49,6 +42,8 @@ def draw_line(axes: Axes, points: Series, look: tuple[str, str, str], label: str
     """
     colour, marker, dashes = look
     points = points[[point.n > 0 for point in points]]
+    if points.empty:
+        return
     places = points.index + shift
     line = dict(color=colour, marker=marker, markersize=5, linestyle=dashes)
     axes.plot(places, _means(points), label=label, **line)
@@ -97,6 +92,52 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
     return finish(figure, 2)
 
 
+def head_against_prompt(results: DataFrame) -> Figure:
+    """Draw the accuracy of heads and of prompts by the number of states, with the published means and a floor.
+
+    Each line has its name at its end. The floor is the share of the more frequent label. Fully fitted heads are
+    drawn if the results have a column FULLY_FITTED.
+
+    Args:
+        results: The results of the left panel's trials, as `results` gives them.
+    """
+    by_size = results.groupby("n_states")
+    paper = published("left")
+    figure, axes = plt.subplots(figsize=(5.4, 3.8))
+    for series, column in LEFT.items():
+        draw_line(axes, by_size[column].agg(mean_ci), style(series), series)
+        draw_published_means(axes, paper[series], series)
+    if FULLY_FITTED in results:
+        draw_line(axes, by_size[FULLY_FITTED].agg(mean_ci), EXACT[FULLY_FITTED], FULLY_FITTED)
+    draw_floor(axes, by_size.majority_rate.mean())
+    n_tokens = results.n_tokens.iloc[0]
+    axes.axvline(n_tokens, color=SOFT, linewidth=1, zorder=0)
+    axes.text(n_tokens + 0.4, 0.46, "more states than tokens", fontsize=SMALL)
+    axes.set(xlabel="hidden states", ylabel="accuracy on new texts", ylim=(0.44, 1.02))
+    axes.set_xticks(sorted({*by_size.groups, *paper.index}))
+    return name_ends(figure)
+
+
+def draw_published_means(axes: Axes, points: Series, series: str, name: str = "") -> None:
+    """Draw the paper's means of a series, dotted with open markers.
+
+    Args:
+        axes: The axes.
+        points: The means, as `published` gives them.
+        series: The name of the series in the paper.
+        name: What stands in the legend, if it is not the name of the series.
+    """
+    look = style(series)
+    means = points.dropna().map(lambda point: point.mean)
+    mark = dict(color=look.colour, marker=look.marker, markersize=5)
+    axes.plot(means, label=f"{name or series}, paper", **mark, **PUBLISHED)
+
+
+def draw_floor(axes: Axes, shares: Series) -> None:
+    """Draw the share of the more frequent label, which needs no network at all."""
+    axes.plot(shares, color=INK, label="frequent label", linewidth=0.8, linestyle="-.", zorder=0)
+
+
 def beside_exact_rules(results: DataFrame) -> Figure:
     """Draw heads and prompts on networks, and dashed what is fitted to the exact model, by the number of states.
 
@@ -105,7 +146,7 @@ def beside_exact_rules(results: DataFrame) -> Figure:
     """
     by_size = results.groupby("n_states")
     on_networks = {name: by_size[column].agg(mean_ci) for name, column in LEFT.items()}
-    figure = lines(on_networks, "hidden states |H|", "test accuracy")
+    figure = lines(on_networks, "hidden states", "accuracy on new texts")
     for name, look in EXACT.items():
         draw_line(figure.axes[0], by_size[name].agg(mean_ci), look, name)
     return name_ends(figure)
@@ -131,7 +172,7 @@ def gains(results: DataFrame) -> Figure:
     axes.plot(paper["prompt tuning"] - paper["head tuning"], color=INK, marker="o", label="published", **PUBLISHED)
     axes.axhline(0, color=SOFT, linewidth=1, zorder=0)
     sizes = sorted({*results["size"], *paper.index})
-    axes.set(xlabel="hidden states |H|", ylabel="prompt − head", xticks=sizes)
+    axes.set(xlabel="hidden states", ylabel="accuracy, prompt − head", xticks=sizes)
     return finish(figure, 2)
 
 
@@ -143,7 +184,7 @@ def against_learned(results: DataFrame) -> Figure:
         size = 26 if series.startswith("head") else 12  # Both are seen where they lie on each other.
         drawn = dict(color=look.colour, marker=look.marker, linewidth=0.5, edgecolor="white")
         axes.scatter(results.learned, results[column], s=size, label=series, **drawn)
-    x_label = "share learned (0: loss of token frequencies, 1: least loss)"
+    x_label = "share learned (0: token frequencies, 1: least loss)"
     axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
     return finish(figure, 2)
 

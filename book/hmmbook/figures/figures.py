@@ -295,16 +295,6 @@ def _squares(axes: Axes, table: np.ndarray, form: str, size: float, zeros: bool 
     axes.tick_params(length=0)
 
 
-def matrices(named: dict[str, np.ndarray], x_label: str, y_labels: Names) -> Figure:
-    """Draw matrices of probabilities, by name, as shaded squares."""
-    width = 2.7 * len(named)
-    figure, axes = plt.subplots(1, len(named), figsize=(width, 2.9), squeeze=False)
-    for axis, name, y_label in zip(axes[0], named, y_labels, strict=True):
-        _shades(axis, named[name], 0.9)
-        axis.set(title=name, xlabel=x_label, ylabel=y_label, aspect="equal")
-    return finish(figure)
-
-
 def beliefs(words: Names, cells: dict[str, tuple[Names, np.ndarray]]) -> Figure:
     """Draw the posterior of each memory cell at first and after each word of a text.
 
@@ -360,7 +350,8 @@ def columns_of_w(
     model = example.model
     figure, axes = plt.subplots(figsize=(4.4, 3.5))
     by_state_and_value = model.emission.permute(0, 2, 1).flatten(1)
-    _squares(axes, by_state_and_value.numpy(), ".2g", 7.5)
+    size = 8 if by_state_and_value.shape[1] > 8 else 10  # Fewer columns leave room for larger type.
+    _squares(axes, by_state_and_value.numpy(), ".2g", size - 0.5)
     axes.set_yticks(range(len(example.words)), example.words)
     values = []
     for state in range(model.n_states):
@@ -368,10 +359,10 @@ def columns_of_w(
         values += example.values[cell]
         name = f"{example.cells[cell]}\n{example.syntax[part]}"
         middle = model.n_memory * (state + 0.5) - 0.5
-        axes.text(middle, -0.7, name, ha="center", fontsize=8.5)
+        axes.text(middle, -0.7, name, ha="center", fontsize=size + 0.5)
         if state > 0:
             axes.axvline(model.n_memory * state - 0.5, color=SOFT, linewidth=1)
-    axes.set_xticks(range(len(values)), values, rotation=90, fontsize=8)
+    axes.set_xticks(range(len(values)), values, rotation=90, fontsize=size)
     for value, state in recoverable:
         corner = (model.n_memory * state + value - 0.5, -0.5)
         look = dict(clip_on=False, fill=False, edgecolor=INK, linewidth=2)

@@ -23,6 +23,7 @@ from hmmbook.experiments.parts import draw_model, draw_trial_task
 from hmmbook.experiments.results import published, spec_of
 from hmmbook.figures.figure_3 import LEFT
 from hmmbook.figures.look import Labels, Names
+from hmmbook.figures.triangles import TOKENS
 from hmmlib.inference.messages import log_likelihood, masked_token_probs, posterior
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory.heads import AttentionHead, LinearHead
@@ -93,9 +94,9 @@ def _tokens(words: Names, text: str) -> list[int]:
     return [words.index(word) for word in text.split()]
 
 
-def _possible_inputs(model: HMM) -> Tensor:
-    """Every input of four tokens that can occur, (n, 4)."""
-    inputs = torch.tensor(list(product(range(model.n_tokens), repeat=4)))
+def _possible_inputs(model: HMM, length: int = 4) -> Tensor:
+    """Every input of so many tokens that can occur, (n, length)."""
+    inputs = torch.tensor(list(product(range(model.n_tokens), repeat=length)))
     return inputs[log_likelihood(model, inputs) > -torch.inf]
 
 
@@ -127,7 +128,12 @@ def passing_messages(model: HMM, words: Names, states: Names, text: str, masked:
 
 
 def nearly_dependent_columns(
-    model: HMM, mu: Tensor, names: Names, merge: tuple[int, int] = (0, 1), noise: float = 1e-3
+    model: HMM,
+    mu: Tensor,
+    names: Names,
+    merge: tuple[int, int] = (0, 1),
+    noise: float = 1e-3,
+    words: Names = TOKENS,
 ) -> Moving:
     """Show Theorem 3.3 near its edge: a column of W moves to another, and the head's weights and errors grow.
 
@@ -140,6 +146,7 @@ def nearly_dependent_columns(
         names: The names of the states.
         merge: The column that stays, and the one that moves.
         noise: The standard deviation of the noise in G.
+        words: The names of the tokens.
     """
     inputs = _possible_inputs(model)
     generator = torch.Generator().manual_seed(0)
@@ -151,6 +158,7 @@ def nearly_dependent_columns(
     data = {
         "model": _matrices(model),
         "names": list(names),
+        "words": list(words),
         **_lists(mu=mu, merge=merge, inputs=inputs, noise=noise * draw),
         "noiseSize": noise,
         "refuted": _no_head_fits_half(merged, inputs, torch.as_tensor(mu)),
@@ -179,18 +187,26 @@ def conditioning_by_a_prompt(
         prompt: The prompt, as `theorem_3_6` gives it.
         head: The head, as `theorem_3_6` gives it.
         names: The names of the states.
-        shown: Two or three inputs of four tokens, whose posteriors are bars.
+        shown: Two or three inputs of one length that can occur. Their posteriors are bars, and all inputs of this
+            length are points.
+
+    Raises:
+        ValueError: An input that is shown cannot occur.
     """
     prompt = torch.as_tensor(prompt)
+    shown = torch.as_tensor(shown)
     reachable = model.transition @ (prompt * model.marginal(1)) > 0
     essential = reachable.nonzero().squeeze(-1)
-    inputs = _possible_inputs(model).tolist()
+    inputs = _possible_inputs(model, shown.shape[1]).tolist()
+    for tokens in shown.tolist():
+        if tokens not in inputs:
+            raise ValueError(f"shown has the input {tokens}, which this model never emits. Choose one that can occur.")
     data = {
         "model": _matrices(model),
         "names": list(names),
         **_lists(mu=mu, prompt=prompt, essential=essential, head=head.weights),
         "inputs": inputs,
-        "shown": [inputs.index(torch.as_tensor(tokens).tolist()) for tokens in shown],
+        "shown": [inputs.index(tokens) for tokens in shown.tolist()],
     }
     return Moving("prompt", data, "The entries of a prompt, and what they leave of the hidden states.")
 

@@ -292,13 +292,41 @@ def page_trials(
             live = result
     except TimeoutError as error:
         print(f"The live trial is missing: {error}.")
+    own = [live] if live is not None and live_spec in specs else []
+    table = _stored_or_computed(panel, specs, device, until, also, own)
+    return PageTrials(table, live_spec, live, stored)
+
+
+def panel_trials(
+    panel: str, specs: Sequence[TrialSpec], device: str = "auto", minutes: float = 0.0, also: Sequence[str] = ()
+) -> DataFrame:
+    """Return the trials of a page as `page_trials` does, but without one that runs live.
+
+    Args:
+        panel: The panel of Figure 3 that the page is about, "left" or "right".
+        specs: The trials of the page, all of one preset.
+        device: Where networks are.
+        minutes: The minutes for those that are not stored; 0 stands for the preset's own.
+        also: The names of further measurements.
+    """
+    until = deadline(minutes or MINUTES[specs[0].preset])
+    return _stored_or_computed(panel, specs, device, until, also)
+
+
+def _stored_or_computed(
+    panel: str,
+    specs: Sequence[TrialSpec],
+    device: str,
+    until: float,
+    also: Sequence[str],
+    own: Sequence[TrialResult] = (),
+) -> DataFrame:
+    """Return the trials of a page: those that are stored or done in time, or else its own, or else the panel's."""
+    preset = specs[0].preset
     if preset in FOR_GPUS and pick(device).type == "cpu":
         until = 0.0  # What is stored is shown. Nothing else can be done in time.
-    results = gather(specs, until, device, also=also)
-    if not results and live is not None and live_spec in specs:
-        results = [live]
-    table = as_table(results) if results else _of_the_panel(panel, preset)
-    return PageTrials(table, live_spec, live, stored)
+    results = gather(specs, until, device, also=also) or own
+    return as_table(results) if results else _of_the_panel(panel, preset)
 
 
 def _of_the_panel(panel: str, preset: str) -> DataFrame:

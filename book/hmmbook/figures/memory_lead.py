@@ -9,8 +9,8 @@ from pandas import DataFrame, Series
 
 from hmmbook.experiments.intervals import mean_ci
 from hmmbook.experiments.results import published
-from hmmbook.figures.figure_3 import PUBLISHED, RIGHT, dots, draw_line
-from hmmbook.figures.look import INK, SMALL, SOFT, finish, style
+from hmmbook.figures.figure_3 import PUBLISHED, RIGHT, dots, draw_floor, draw_line, draw_published_means
+from hmmbook.figures.look import INK, SMALL, SOFT, finish, name_ends, style
 from hmmbook.studies.memory_lead import HEADS, Pair, all_sizes, lead
 
 KINDS = ("memory", "vanilla")
@@ -27,18 +27,41 @@ def published_lead(sizes: list[int]) -> float:
     return leads[leads.index.isin(sizes)].mean()
 
 
-def leads(pairs: dict[int, Pair]) -> Figure:
-    """Draw the mean lead of memory models over all sizes, with its interval, by the heads that are compared.
+def memory_against_vanilla(pairs: dict[int, Pair]) -> Figure:
+    """Draw the accuracy of memory models with attention heads and of vanilla ones with linear heads, by their size.
+
+    Each line has its name at its end. The published means are dotted. The floor is the share of the more frequent label
+    in the tasks of the vanilla models.
 
     Args:
         pairs: The trials by their size |M||H|, as `chains_to_compare` gives them.
     """
+    figure, axes = plt.subplots(figsize=(5.4, 3.8))
+    paper = published("right")
+    for side, (kind, series) in enumerate(zip(KINDS, RIGHT, strict=True)):
+        column = RIGHT[series]
+        means = Series({size: mean_ci(pair[side][column]) for size, pair in pairs.items()})
+        draw_line(axes, means, style(series), kind)
+        draw_published_means(axes, paper[series], series, kind)
+    draw_floor(axes, Series({size: pair.vanilla.majority_rate.mean() for size, pair in pairs.items()}))
+    axes.set(xlabel="states, or pairs of memory value and state", ylabel="accuracy on new texts", ylim=(0.44, 1.02))
+    axes.set_xticks(list(pairs))
+    return name_ends(figure)
+
+
+def leads(pairs: dict[int, Pair], exact: bool = False) -> Figure:
+    """Draw the mean lead of memory models over all sizes, with its interval, by the heads that are compared.
+
+    Args:
+        pairs: The trials by their size |M||H|, as `chains_to_compare` gives them.
+        exact: Whether the leads on exact predictions are drawn, too.
+    """
     together = all_sizes(pairs)
     rows = {}
     for heads in HEADS:
-        on_networks = lead(together, heads)
-        on_exact_predictions = lead(together, heads, exact=True)
-        rows[heads] = {"on networks": on_networks, "on exact predictions": on_exact_predictions}
+        rows[heads] = {"on networks": lead(together, heads)}
+        if exact:
+            rows[heads]["on exact predictions"] = lead(together, heads, exact=True)
     figure = dots(rows, "lead of memory models, in points")
     axes = figure.axes[0]
     look = dict(color=INK, markerfacecolor="white", markersize=5)
@@ -73,7 +96,7 @@ def accuracies(pairs: dict[int, Pair]) -> Figure:
         for kind, column, shift in zip(KINDS, columns, ASIDE, strict=True):
             name = f"{kind}, {HEAD_NAMES[column]}"
             draw_line(axes, means[name], style(name), "_", shift)
-        axes.set(xlabel="|M||H|", xticks=list(pairs))
+        axes.set(xlabel="states", xticks=list(pairs))
         axes.set_title(title, loc="center", fontsize=SMALL)
     first = panels[0]
     for series, points in published("right").items():
@@ -82,7 +105,7 @@ def accuracies(pairs: dict[int, Pair]) -> Figure:
         first.plot(points.dropna().map(lambda point: point.mean), **drawn, **PUBLISHED)
     often = Series({size: pair.vanilla.majority_rate.mean() for size, pair in pairs.items()})
     first.plot(often, color=INK, label="more frequent label", linewidth=0.8, linestyle="-.", zorder=0)
-    first.set_ylabel("test accuracy")
+    first.set_ylabel("accuracy on new texts")
     _name_looks(first)
     return finish(figure, 2)
 

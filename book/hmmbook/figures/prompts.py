@@ -12,23 +12,22 @@ from pandas import DataFrame, Series
 from hmmbook.experiments.intervals import mean_ci
 from hmmbook.figures.figure_3 import dots, draw_line
 from hmmbook.figures.look import INK, LABELS, SMALL, SOFT, TUNED_HEAD, TUNED_PROMPT, Labels, Names, Numbers, finish
-from hmmbook.figures.tables import Table
+from hmmbook.figures.tables import Table, outcomes
 from hmmbook.figures.triangles import draw_head, name_groups, triangles
 from hmmbook.studies import look_alikes
 from hmmbook.studies.mechanism import fits, tables
 from hmmbook.studies.mechanism.constants import CONSTANTS
+from hmmbook.studies.mechanism.entries import Entry
 from hmmbook.studies.mechanism.gate import CHANGES
-from hmmbook.studies.mechanism.heads_by_size import PENALTIES, TUNED_AS_QUICK
+from hmmbook.studies.mechanism.heads_by_size import ALONE, PENALTIES, TUNED_AS_QUICK
 
 CHANGED = {
     "as it was tuned": "none",
-    "prompt hidden\nfrom the text": "prompt hidden from the text",
     "values the same\nfor every text": "values at their mean",
     "attention the same\nfor every text": "attention to the prompt frozen",
-    "both the same": "attention frozen, values at their mean",
-    "prompt hidden from\nthe mask, last layer": "prompt hidden from the mask, last layer",
+    "both the same\nfor every text": "attention frozen, values at their mean",
 }
-"""The changes that are drawn, from those that cost least, by what stands beside them."""
+"""The changes that are drawn, from the one that costs least, by what stands beside them."""
 
 
 def theorem_against_tuned(by_size: dict[int, DataFrame]) -> Figure:
@@ -76,26 +75,55 @@ def reading_by_size(trials: DataFrame) -> Figure:
     return finish(figure, 2)
 
 
+def prompt_against_fake_tokens(trials: DataFrame) -> Figure:
+    """Accuracies on the chains of task D: the mean of each, with a dot for each chain.
+
+    `trials` are those of `tables.task_d`.
+    """
+    accuracies = {
+        "small head alone": tables.best_of_size(trials, ALONE),
+        "fake token and head,\nat most": trials.fake_token_bound,
+        "tuned prompt\nand head": trials.prompt_accuracy,
+    }
+    return rows_of_chains(accuracies, "test accuracy")
+
+
 def changed_prompts(trials: DataFrame) -> Figure:
     """Test accuracy after one change to the tuned prompt, with a head fitted anew: the mean, and each chain.
 
     `trials` are those of `tables.task_d`, whose mean bound is a line.
     """
     changes = tables.of_changes(trials)
-    rows = {}
-    single = {}
-    for label, change in CHANGED.items():
-        rows[label] = {"prompt of 20 vectors": mean_ci(changes[change])}
-        single[label] = {"prompt of 20 vectors": changes[change]}
-    constant = tables.longer_constants(trials)["without a prompt"]
-    rows["in place of a prompt"] = {"constant vector": mean_ci(constant)}
-    single["in place of a prompt"] = {"constant vector": constant}
-    figure = dots(rows, "test accuracy, head fitted anew", single)
+    accuracies = {label: changes[change] for label, change in CHANGED.items()}
+    accuracies["a constant vector,\nno prompt"] = tables.longer_constants(trials)["without a prompt"]
+    figure = rows_of_chains(accuracies, "test accuracy, head fitted anew")
     axes = figure.axes[0]
     bound = trials.fake_token_bound.mean()
-    axes.axvline(bound, color=INK, linestyle="--", linewidth=1.2, label="bound, mean of the chains")
-    figure.set_figheight(4.4)
-    return finish(figure, 2)
+    axes.axvline(bound, color=INK, linestyle="--", linewidth=1.2)
+    above = dict(textcoords="offset points", ha="right", fontsize=SMALL)
+    axes.annotate("bound for fake tokens", (bound, -0.5), (0, 5), **above)
+    return finish(figure)
+
+
+def rows_of_chains(accuracies: dict[str, Series], x_label: str) -> Figure:
+    """Draw a row for each series of accuracies: a pale dot for each chain, and the mean with its interval.
+
+    Args:
+        accuracies: By the name of a row, the accuracy on each chain.
+        x_label: The label of the axis.
+    """
+    figure, axes = plt.subplots(figsize=(5.4, 0.9 + 0.55 * len(accuracies)))
+    for row, shares in enumerate(accuracies.values()):
+        mean = mean_ci(shares)
+        axes.plot(shares, [row + 0.12] * len(shares), "o", color=SOFT, alpha=0.45, markersize=4)
+        axes.plot(mean.shown, [row - 0.15, row - 0.15], color=TUNED_PROMPT.colour, linewidth=1.5)
+        axes.plot(mean.mean, row - 0.15, "o", color=TUNED_PROMPT.colour, markersize=7)
+        axes.text(1.02, row, f"{mean.mean:.0%}", va="center", fontsize=SMALL)
+    axes.set(xlabel=x_label, xlim=(0.45, 1.01), ylim=(len(accuracies) - 0.5, -0.5))
+    axes.set_yticks(range(len(accuracies)), accuracies)
+    axes.tick_params("y", length=0)
+    axes.spines["left"].set_visible(False)
+    return finish(figure)
 
 
 def with_best_lines(
@@ -184,7 +212,7 @@ def table_of_changes() -> Table:
     return Table(["what is changed", *columns], rows)
 
 
-# The closing section
+# Further results
 
 
 def accuracies_on_look_alikes() -> Figure:
@@ -263,3 +291,30 @@ def distances_by_tuner() -> Figure:
             distances = {name: mean_ci(of_size[fits.apart(family)]) for name, family in families.items()}
             rows[f"{tuner},\n|H| = {n_states}"] = distances
     return dots(rows, "mean distance")
+
+
+# Predictions
+
+
+def overview_of_predictions(*groups: Sequence[Entry]) -> Table:
+    """A row for each entry: its question, and how many of the predictions that it made beforehand came true.
+
+    Predictions that were not tested do not count.
+    """
+    rows = []
+    for group in groups:
+        for entry in group:
+            verdicts = [row[-1] for row in outcomes(entry.made_beforehand()).rows]
+            came_true = verdicts.count("came true")
+            tested = came_true + verdicts.count("did not")
+            rows.append([entry.number, entry.question, f"{came_true} of {tested}"])
+    return Table(["entry", "question", "came true"], rows)
+
+
+def table_of_predictions(entries: Sequence[Entry]) -> Table:
+    """A row for each prediction: what was predicted, what came, and whether it came true."""
+    rows = []
+    for entry in entries:
+        for predicted, result, verdict in outcomes(entry.outcomes).rows:
+            rows.append([entry.number, predicted, result, verdict])
+    return Table(["entry", "what was predicted", "what came", "outcome"], rows)

@@ -1,18 +1,16 @@
-"""Figures of the pages on the published curve and on open questions."""
+"""Figures of the page on the published curve."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 from matplotlib.figure import Figure
-from pandas import DataFrame, Series
+from pandas import DataFrame
 
 from hmmbook.experiments.intervals import Interval, mean_ci
 from hmmbook.experiments.results import published
 from hmmbook.figures import figure_3
 from hmmbook.figures.figure_3 import LEFT
-from hmmbook.figures.look import HEAD, INK, SMALL, SOFT, finish, name_ends, style
+from hmmbook.figures.look import INK, SMALL, SOFT, finish, style
 
 NEAR = 2
 """A head or prompt within so many points of the more frequent label does about as well as that."""
@@ -37,23 +35,6 @@ def prompts_by_size(left: DataFrame, networks: DataFrame, plateau: float) -> Fig
     axes.plot(beside[is_on_plateau], below.prompt_accuracy, markerfacecolor="white", label=below_label, **look)
     axes.plot(beside[~is_on_plateau], above.prompt_accuracy, label="nine changes, learned more", **look)
     return finish(figure, 2)
-
-
-def prompts_and_fitted_heads(left: DataFrame, fitted: Series, uncovered: Sequence[int]) -> Figure:
-    """Draw prompts by the number of states, ours and the published, and heads that are fitted fully.
-
-    Args:
-        left: The trials of the left panel of Figure 3.
-        fitted: Means of the heads with 95% intervals, by the number of states.
-        uncovered: The numbers of states at which Theorem 3.6 as stated has no prompt. A band is behind them.
-    """
-    figure = figure_3.prompts_by_size(left)
-    axes = figure.axes[0]
-    figure_3.draw_line(axes, fitted, (HEAD, "D", "--"), "fully fitted head", 0.25)
-    if len(uncovered):
-        axes.axvspan(min(uncovered) - 1.5, max(uncovered) + 1.2, color=SOFT, alpha=0.15, linewidth=0, zorder=0)
-        axes.text(min(uncovered) - 2, 1.03, "Theorem 3.6 only if rare\nsteps are ignored", fontsize=SMALL)
-    return name_ends(figure)
 
 
 def above_more_frequent_label(trials: DataFrame, plateau: float) -> Figure:

@@ -13,7 +13,7 @@ from hmmbook.figures.figure_3 import lines
 from hmmbook.figures.tables import Table, one_digit
 from hmmbook.studies.certificates import outcomes
 
-STATES = "hidden states |H|"
+STATES = "hidden states"
 as_share = partial(mean_ci, share=True)
 
 
@@ -23,7 +23,7 @@ def least_errors(trials: DataFrame) -> Figure:
     for name, way in outcomes.WAYS.items():
         errors = outcomes.error_of(trials, way).clip(0, 1)
         series[name] = errors.groupby(trials.n_states).agg(as_share)
-    return lines(series, STATES, "least δ (largest weight: 1)")
+    return lines(series, STATES, "least distance δ from the task")
 
 
 def certified_labels(trials: DataFrame) -> Figure:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.transforms import Affine2D
 
 from hmmbook.figures.look import HEAD, INK, LABELS, SMALL, SOFT, TYPE, Labels, Names, Numbers, finish
-from hmmlib.theory.separation import Impossible
+from hmmlib.theory.heads import LinearHead
+from hmmlib.theory.separation import Impossible, Undecided
 
 TRIANGLE = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.866]])
 """Where the corners of a triangle of distributions are drawn."""
@@ -107,6 +107,7 @@ def simplex(
     columns: np.ndarray,
     head: Numbers,
     names: Names = (),
+    corners: Names = TOKENS,
 ) -> Figure:
     """Draw distributions over three tokens as points of a triangle, with the line b·p = 0 of a head.
 
@@ -116,9 +117,10 @@ def simplex(
         columns: The columns of W, (3, S), which are crosses.
         head: The weights b of the head, (3,).
         names: The names of the columns, if they are to be shown.
+        corners: The names of the tokens.
     """
     figure, axes = plt.subplots(figsize=(5.2, 4))
-    draw_triangle(axes, "")
+    draw_triangle(axes, "", corners)
     draw_points(axes, points, labels, 20)
     spots = np.asarray(columns).T @ TRIANGLE
     draw_crosses(axes, spots, size=60)
@@ -235,11 +237,12 @@ def simplex_with_prompt(
     names: Names,
     essential: Sequence[int],
     head: Numbers,
-    refuted: Impossible,
+    refuted: LinearHead | Impossible | Undecided,
 ) -> Figure:
     """Draw distributions over three tokens as points of two triangles, without a prompt and with it.
 
-    Panels below enlarge the proof that no head fits without the prompt, and the points with it.
+    Without the prompt, three texts of one label are the corners of a triangle, and a text of the other label inside it
+    is a star: so no line separates the labels. If a line does, it is drawn instead.
 
     Args:
         panels: By title, the points (n, 3) of the same inputs, first without the prompt and then with it.
@@ -248,90 +251,89 @@ def simplex_with_prompt(
         names: The names of the columns.
         essential: H*, the columns whose mixtures are shaded where the prompt is.
         head: The weights b of the head, (3,), whose line is drawn where the prompt is.
-        refuted: The proof. A point of one label is a mixture of three of the other.
+        refuted: What `fit_or_refute` says of the points without the prompt.
+
+    Raises:
+        ValueError: There are more or fewer than three tokens.
     """
+    n_tokens = len(columns)
+    if n_tokens != 3:
+        raise ValueError(f"A triangle shows distributions over three tokens, but these have {n_tokens} entries.")
     labels = np.asarray(labels)
-    without_prompt, with_prompt = map(np.asarray, panels.values())
     spots = np.asarray(columns).T @ TRIANGLE
-    figure, axes = plt.subplots(2, 2, figsize=(5.4, 4.9), height_ratios=(1, 1.1))
-    (before, behind), (proof, enlarged) = axes
-    _draw_refutation(before, proof, without_prompt @ TRIANGLE, labels, refuted)
-    _enlarge(behind, enlarged, with_prompt[with_prompt.sum(1) > 0] @ TRIANGLE)
-    for axis, title, size in zip((before, behind), panels, (9, 14), strict=True):
-        draw_triangle(axis, title, size=SMALL)
-        draw_points(axis, panels[title], labels, size)
-        draw_crosses(axis, spots)
-        for name, spot in zip(names, spots, strict=True):  # On the outer side, since points lie between the crosses.
-            is_left = spot[0] < spots[:, 0].mean()
-            offset = (-7 if is_left else 7, 4 if spot[1] > 0.05 else -4)
-            axis.annotate(name, spot, offset, ha="right" if is_left else "left", **BESIDE_CROSS)
-    draw_points(enlarged, with_prompt, labels)
-    mixed = " and ".join(names[h] for h in essential)
-    for axis in (behind, enlarged):
-        outline = spots[list(essential)].T
-        shade = dict(color=SOFT, alpha=0.4, linewidth=6, zorder=0)
-        axis.fill(*outline, label=f"mixtures of {mixed}", **shade)
-        draw_head(axis, head)
+    figure, (before, behind) = plt.subplots(1, 2, figsize=(5.4, 3.3))
+    for axes, title in zip((before, behind), panels, strict=True):
+        draw_triangle(axes, title, size=SMALL)
+        draw_points(axes, panels[title], labels, 26)
+        draw_crosses(axes, spots)
+        _name_crosses(axes, spots, names)
+
+    without_prompt, with_prompt = panels.values()
+    if isinstance(refuted, LinearHead):
+        draw_head(before, refuted.weights, label="a head's line")
+        says = "A line separates\nthe labels."
+    elif isinstance(refuted, Impossible):
+        says = _draw_star(before, np.asarray(without_prompt) @ TRIANGLE, labels)
+    else:
+        says = "Rounding leaves open\nwhether a line does it."
+    _write_below(before, says)
+
+    shade = dict(color=SOFT, alpha=0.4, linewidth=6, zorder=0)
+    behind.fill(*spots[list(essential)].T, **shade)
+    draw_head(behind, head)
+    between = " and ".join(names[h] for h in essential)
+    says = f"Only {between} are left.\nThe line is right on "
+    head = LinearHead(head)
+    n_right = (head.label(with_prompt).numpy() == labels).sum()
+    _write_below(behind, says + ("all." if n_right == len(labels) else f"{n_right} of {len(labels)}."))
     return finish(figure, 2)
 
 
-def _draw_refutation(axes: Axes, proof: Axes, spots: np.ndarray, labels: np.ndarray, refuted: Impossible) -> None:
-    """Draw a proof that no line separates the spots, (n, 2): three texts of one label mix to a text of the other.
+def _write_below(axes: Axes, words: str) -> None:
+    """Write what a triangle shows below its corners."""
+    axes.annotate(words, (0.5, 0), (0, -26), textcoords="offset points", ha="center", va="top", fontsize=SMALL)
 
-    The three are a triangle. The text of the other label that lies deepest in it is a star. The panel of the proof is
-    turned along the spots and stretched to its frame.
+
+def _draw_star(axes: Axes, spots: np.ndarray, labels: np.ndarray) -> str:
+    """Draw the text, of the spots (n, 2), that lies deepest in a triangle of texts of the other label, as a star.
+
+    Returns:
+        What is drawn, in words.
     """
-    across, up = np.linalg.svd(spots - spots.mean(0))[2][0]  # The direction in which the spots lie.
-    angle = np.arctan2(up, across)
-    turned = dict(transform=Affine2D().rotate(-angle) + proof.transData)
-    parts = []
-    for look, weights in zip(LABELS, (refuted.positive, refuted.negative), strict=True):
-        label, colour, marker = look
-        alike = spots[labels == label]
-        pale = dict(color=colour, marker=marker, alpha=0.5, linewidth=0)
-        proof.scatter(*alike.T, s=14, **pale, **turned)
-        mixed = alike[np.asarray(weights) > 0]
-        parts.append((look, alike, mixed))
-    single, triple = sorted(parts, key=lambda part: len(part[2]))
-
-    (label, colour, marker), _, corners = triple
-    name = f"triangle of texts of label {label:d}"
-    shade = dict(facecolor=colour, alpha=0.2, linewidth=0)
-    proof.fill(*corners.T, label=name, **shade, **turned)
-    outline = corners[[0, 1, 2, 0]].T
-    sides = dict(color=colour, marker=marker, linewidth=1.6, markersize=6)
-    proof.plot(*outline, **sides, **turned)
-
-    (label, colour, _), candidates, mixture = single
-    name = f"a text of label {label:d}"
-    star = dict(color=colour, markeredgecolor=INK, markersize=11, zorder=4, label=name)
-    deepest = _deepest(candidates, corners)
-    axes.plot(*deepest, "*", **star)
-    proof.plot(*deepest, "*", **star, **turned)
-    _enlarge(axes, proof, np.vstack([corners, mixture]), angle)
+    most = 0.0
+    for label, colour, marker in LABELS:
+        candidates = spots[labels == label]
+        for corners in _triples(spots[labels != label]):
+            depths = _depths(candidates, corners)
+            if depths.max(initial=0) > most:
+                most = depths.max()
+                deepest = (label, colour, candidates[depths.argmax()], corners)
+    if not most:
+        return "No line separates\nthe labels."
+    label, colour, star, corners = deepest
+    (other_colour,) = {other[1] for other in LABELS if other[0] != label}
+    axes.fill(*corners.T, facecolor=other_colour, edgecolor=other_colour, alpha=0.25, linewidth=1.6, zorder=0)
+    look = dict(color=colour, markeredgecolor=INK, markersize=14, zorder=4, linestyle="")
+    axes.plot(*star, "*", **look)
+    return f"The star has label {label:d}, the\ncorners have label {not label:d}."
 
 
-def _deepest(spots: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """The one of the spots, (n, 2), that lies deepest inside the triangle of the corners, (3, 2)."""
-    equations = np.vstack([corners.T, np.ones(3)])
-    sums = np.ones(len(spots))
-    weights = np.linalg.solve(equations, np.vstack([spots.T, sums]))
-    return spots[weights.min(0).argmax()]
+def _triples(spots: np.ndarray) -> Iterator[np.ndarray]:
+    """The triangles, (3, 2), between the outermost of the spots, (n, 2)."""
+    from scipy.spatial import ConvexHull
+
+    if len(spots) > 2:
+        outermost = ConvexHull(spots, qhull_options="QJ").vertices
+        for chosen in combinations(outermost, 3):
+            yield spots[list(chosen)]
 
 
-def _enlarge(axes: Axes, detail: Axes, spots: np.ndarray, angle: float = 0.0) -> None:
-    """Draw a frame round the spots, (n, 2), turned by the angle, and limit the detail to what is in the frame."""
-    spots = Affine2D().rotate(-angle).transform(spots)
-    margin = 0.12 * np.ptp(spots, 0) + 0.01
-    low = spots.min(0) - margin
-    high = spots.max(0) + margin
-    turned = Affine2D().rotate(angle) + axes.transData
-    width, height = high - low
-    frame = dict(fill=False, edgecolor=SOFT, linewidth=1)
-    axes.add_patch(Rectangle(low, width, height, transform=turned, **frame))
-    detail.set_xlim(low[0], high[0])
-    detail.set_ylim(low[1], high[1])
-    detail.set(xticks=[], yticks=[])
-    title = "the frame, turned and stretched" if angle else "the frame, enlarged"
-    detail.set_title(title, loc="center", fontsize=TYPE)
-    detail.spines[:].set_visible(True)
+def _depths(spots: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """How far each of the spots, (n, 2), is from the nearest side of a triangle, (3, 2): below 0 outside it."""
+    depths = []
+    for corner, next_corner, third in zip(corners, np.roll(corners, -1, 0), np.roll(corners, -2, 0), strict=True):
+        along = next_corner - corner
+        across = np.array([-along[1], along[0]]) / np.linalg.norm(along)
+        inwards = across * np.sign(across @ (third - corner))
+        depths.append((spots - corner) @ inwards)
+    return np.min(depths, 0)

@@ -78,7 +78,7 @@
   const WHOLE = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
 
   function start(root, data) {
-    const { names, merge, refuted, noiseSize } = data;
+    const { names, words, merge, refuted, noiseSize } = data;
     const [still, moved] = merge.map((h) => names[h]);
     const shape = frame(root, {
       title: "Two columns of W come together",
@@ -109,8 +109,8 @@
       const crosses = columns.map((p, h) => column(tokens(p), names[h], h === merge[1])).join("");
       const left = points.map((p) => input(tokens(p.guess), p.label, !dependent && !p.right)).join("");
       const pictures = [triangle(
-        `${n} inputs at the masked position, between the columns of W; ${still} and ${moved} are ${apart} apart.`,
-        tokens, ["token 0", "token 1", "token 2"], left + crosses, head || undefined)];
+        `${n} texts: predictions at the mask, between the columns of W; ${still} and ${moved} are ${apart} apart.`,
+        tokens, words, left + crosses, head || undefined)];
       if (dependent) {
         pictures.push(picture(340, 286, "No left inverse, so nothing to read.", text(170, 140, "no left inverse")));
       } else {
@@ -118,7 +118,7 @@
         const weighed = task.map((weight, h) => (weight * model.initial[h]) / next[h]);
         const right = points.map((p) => input(states(times(read, p.noisy)), p.label, !p.rightNoisy)).join("");
         pictures.push(triangle(
-          `The left inverse of noisy predictions: the head is right on ${noisy} of ${n} inputs.`,
+          `The left inverse of noisy predictions: the head is right on ${noisy} of ${n} texts.`,
           states, names.map((name) => `H₁ = ${name}`), right, weighed));
       }
       shape.draw(...pictures.map((svg, k) => svg.replace("<svg", `<p class="panel">${
@@ -132,11 +132,11 @@
         "right with noise": share(noisy),
       });
       const verdict = refuted
-        ? "No linear head exists: a mixture of inputs of label 0 looks exactly like one of inputs of label 1."
-        : "The theorem builds no head; for this task another one happens to fit these inputs.";
+        ? "No linear head exists: a mixture of texts of label 0 looks exactly like one of texts of label 1."
+        : "The theorem builds no head; for this task another one happens to fit these texts.";
       shape.say(dependent
         ? `Columns ${still} and ${moved} are equal, so W has no left inverse. ${verdict}`
-        : `The head is right on ${clean} of ${n} inputs without noise and on ${noisy} with noise ${noiseSize}. ` +
+        : `The head is right on ${clean} of ${n} texts without noise and on ${noisy} with noise ${noiseSize}. ` +
           `Its largest weight is ${fixed(largest, 1)}: about so much it magnifies an error in G.`);
     }
     update();

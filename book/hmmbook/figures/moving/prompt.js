@@ -88,12 +88,15 @@
           drawn + columns.map((p, h) => column(place(p), names[h])).join(""), head),
         bars(data, points).replace("<svg", '<p class="panel">Belief at the gap for single texts x</p><svg'),
       );
-      shape.count({
-        "states possible at the gap": left.join(" ") || "none",
-        "inputs excluded by u": `${points.length - here.length} of ${points.length}`,
-        "right, of the texts that the theorem's prompt allows": share((point) => point.fits),
-        "right, of the texts that it excludes": share((point) => !point.fits),
-      });
+      const counts = { "states possible at the gap": left.join(" ") || "none" };
+      if (here.length < points.length) {
+        counts["texts excluded by u"] = `${points.length - here.length} of ${points.length}`;
+      }
+      if (points.some((point) => !point.fits)) {
+        counts["right, of the texts that the theorem's prompt allows"] = share((point) => point.fits);
+        counts["right, of the texts that it excludes"] = share((point) => !point.fits);
+      }
+      shape.count(counts);
       const right = points.filter((point) => point.right).length;
       const gone = names.filter((_, h) => !possible[h]);
       shape.say(

@@ -1,7 +1,7 @@
 """Does a tuned prompt do what a fake token does? Chains on which this can be decided, and the trials on them.
 
-The pages *tuned-prompts* and *in-pictures* show the answers. Six states emit six tokens, pairs of states look alike,
-and most texts leave the state open. Task A, μ = e₀ - e₂, is solved for every belief by one fake token, which excludes
+The page *tuned-prompts* shows the answers. Six states emit six tokens, pairs of states look alike, and most texts
+leave the state open. Task A, μ = e₀ - e₂, is solved for every belief by one fake token, which excludes
 states 1 and 3 (Theorem 3.6). Task C weighs the look-alikes with opposite signs, which no fake token and head can solve
 for every belief. But C turned out to be solvable on most of the texts that occur (`hmmbook.studies.fake_tokens`). So
 task D asks which of two look-alikes the state was, on chains with three pairs of them for which a fake token is proven

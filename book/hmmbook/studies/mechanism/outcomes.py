@@ -125,7 +125,7 @@ def entry_34_on_task_d() -> list[Outcome]:
     ahead = points(chains["20 vectors"] - full)
     huge = chains["its norm"] > 700
     largest_norm = trials.tuned_head_norm.max()
-    alone = chains["head of ordinary size"]
+    alone = chains["small head"]
     prompted = tables.best_of_size(trials, PROMPTED)
     neighbours = chains["nearest neighbours"]
     exact = chains["nearest neighbours, exact"]
@@ -139,12 +139,12 @@ def entry_34_on_task_d() -> list[Outcome]:
             0.82 <= full.mean() <= 0.94 and 8 <= (full > bound).sum() <= 16,
         ),
         Outcome(
-            "The prompt is 0 to 12 points ahead of it, and the interval includes less than two.",
+            "The prompt is 0 to 12 points ahead of the fully fitted head, and the interval includes less than two.",
             format(ahead, ".1f"),
             0 <= ahead.mean <= 12 and ahead.low < 2,
         ),
         Outcome(
-            "Its norm is above 700 on 17 chains, that of the head tuned with the prompt below 20 on all.",
+            "The fully fitted head has a norm above 700 on 17 chains, the head tuned with the prompt below 20 on all.",
             f"{of_chains(huge)}; largest {largest_norm:.0f}",
             huge.sum() >= 17 and largest_norm < 20,
         ),
@@ -155,17 +155,17 @@ def entry_34_on_task_d() -> list[Outcome]:
             (alone < bound).sum() >= 17 and (prompted > bound).sum() >= 16 and (prompted - alone).mean() >= 0.15,
         ),
         Outcome(
-            "Nearest neighbours are right on 97% of each chain's exact predictions, and on 92% of the network's.",
+            "Nearest neighbours are right on 97% on each chain's exact predictions, and on 92% on the network's.",
             f"least: {exact.min():.1%}; {per_cent(neighbours)}",
             exact.min() >= 0.97 and neighbours.mean() >= 0.92,
         ),
         Outcome(
-            "The small network is right on 92% of the network's.",
+            "A small classifier with a hidden layer is right on 92% on the network's predictions.",
             per_cent(chains["small network"]),
             chains["small network"].mean() >= 0.92,
         ),
         Outcome(
-            "Against it: heads of a norm of at most 100, without the prompt, above the bound on more than 6 chains.",
+            "Against the idea: without the prompt, heads of a norm up to 100 above the bound on more than 6 chains.",
             of_chains(alone > bound),
             (alone > bound).sum() > 6,
         ),
@@ -203,7 +203,7 @@ def entry_34_on_the_left_panel() -> list[Outcome]:
             min(ahead[25].mean, ahead[30].mean) >= 5 and min(ahead[25].low, ahead[30].low) > 0,
         ),
         Outcome(
-            "Up to 10 states they are within three points.",
+            "Up to 10 states prompt and fully fitted head are within three points.",
             f"{', '.join(small.map('{:.1f}'.format))}; {counts[4]} chains each",
             small.abs().max() <= 3,
         ),
@@ -238,27 +238,27 @@ def entry_35() -> list[Outcome]:
             min(at_25[fitted].mean(), at_30[fitted].mean()) >= 0.88,
         ),
         Outcome(
-            "Random prompts are five points lower at both sizes, and zero is excluded.",
+            "Random prompts are five points below the theorem's at both sizes, and zero is excluded.",
             f"{random_25:.1f}, {random_30:.1f}",
             min(random_25.mean, random_30.mean) >= 5 and min(random_25.low, random_30.low) > 0,
         ),
         Outcome(
-            "The tuned vector is within three points of it at 30 states, and 0 to 6 points ahead at 25.",
+            "The tuned vector is within three points of the theorem's at 30 states, and 0 to 6 points ahead at 25.",
             f"{tuned_30:.1f}, {tuned_25:.1f}",
             abs(tuned_30.mean) <= 3 and 0 <= tuned_25.mean <= 6,
         ),
         Outcome(
-            "The threshold 0.01 changes the mean by less than three points at both sizes.",
+            "If steps below 0.01 count as rare, the mean changes by less than three points at both sizes.",
             f"{moved_25:+.1f}, {moved_30:+.1f}",
             max(abs(moved_25), abs(moved_30)) < 3,
         ),
         Outcome(
-            "At 15 states it is less than three points ahead of the head alone.",
+            "At 15 states the theorem's prompt is less than three points ahead of the head alone.",
             format(lead_at_15, ".1f"),
             lead_at_15.mean < 3,
         ),
         Outcome(
-            "Against it: random prompts within three points of it.",
+            "Against the idea: random prompts within three points of the theorem's.",
             f"{random_25:.1f}, {random_30:.1f}",
             min(random_25.mean, random_30.mean) <= 3,
         ),
@@ -289,7 +289,7 @@ def entry_36() -> list[Outcome]:
     behind = changes[BEHIND] > bound
     return [
         Outcome(
-            "Freezing puts the accuracy below the bound on 15 chains, and costs 6 points.",
+            "Freezing the attention puts the accuracy below the bound on 15 chains, and costs 6 points.",
             f"{of_chains(changes[FROZEN] < bound)}; {points(costs[FROZEN]):.1f}",
             (changes[FROZEN] < bound).sum() >= 15 and costs[FROZEN].mean() >= 0.06,
         ),
@@ -299,22 +299,22 @@ def entry_36() -> list[Outcome]:
             costs[FIXED].mean() < 0.02 and costs["prompt hidden from the text"].mean() < 0.02,
         ),
         Outcome(
-            "Hiding it from the mask in the last layer puts the accuracy below the bound on 17 chains.",
+            "Hiding the prompt from the mask in the last layer puts the accuracy below the bound on 17 chains.",
             of_chains(changes[UNSEEN] < bound),
             (changes[UNSEEN] < bound).sum() >= 17,
         ),
         Outcome(
-            "Freezing the sum or the split costs 6 points on 10 chains, each the more costly on 4 of these.",
-            f"{of_chains(more)}; the sum on {sum_counts}, the split on {split_counts}",
+            "Freezing the whole or the split costs 6 points on 10 chains, each the more costly on 4 of these.",
+            f"{of_chains(more)}; the whole on {sum_counts}, the split on {split_counts}",
             more.sum() >= 10 and min(sum_counts, split_counts) >= 4,
         ),
         Outcome(
-            "A linear classifier reads the label off the attention to 20 vectors on 88%, off the sums on fewer.",
+            "A linear classifier reads the label off the attention to 20 vectors on 88%, off its sums on fewer.",
             f"{reads.iloc[1]:.0%}; {reads.iloc[0]:.0%}",
             reads.iloc[1] >= 0.88 and reads.iloc[0] < reads.iloc[1],
         ),
         Outcome(
-            "The attention of a text with the other label turns the label in fewer than 60%.",
+            "The attention of a text with the other label turns the label of fewer than 60%.",
             f"{turned:.0%}",
             turned < 0.6,
         ),
@@ -329,12 +329,12 @@ def entry_36() -> list[Outcome]:
             (changes[BOTH] < bound).sum() >= 17,
         ),
         Outcome(
-            "Freezing costs more than fixing the values on 14 chains.",
+            "Freezing the attention costs more than fixing the values on 14 chains.",
             of_chains(costs[FROZEN] > costs[FIXED]),
             (costs[FROZEN] > costs[FIXED]).sum() >= 14,
         ),
         Outcome(
-            "Against the gate: fixed values that cost more than five points, or more than freezing.",
+            "Against the gate: fixed values that cost more than five points, or more than frozen attention.",
             f"{points(costs[FIXED]):.1f}; {points(costs[FROZEN]):.1f}",
             costs[FIXED].mean() > 0.05 or costs[FIXED].mean() > costs[FROZEN].mean(),
         ),
@@ -365,17 +365,17 @@ def entry_37() -> list[Outcome]:
     hidden = "prompt hidden from the text"
     return [
         Outcome(
-            "With 20 vectors freezing costs 2 to 8 points, and fixing the values 2 to 12.",
+            "With 20 vectors freezing the attention costs 2 to 8 points, and fixing the values 2 to 12.",
             f"{twenty[FROZEN]:.1f}; {twenty[FIXED]:.1f}",
             2 <= twenty[FROZEN] <= 8 and 2 <= twenty[FIXED] <= 12,
         ),
         Outcome(
-            "Doing both costs two points more than either.",
+            "With 20 vectors doing both costs two points more than either.",
             f"{twenty[BOTH]:.1f}",
             twenty[BOTH] >= max(twenty[FROZEN], twenty[FIXED]) + 2,
         ),
         Outcome(
-            "With one vector freezing costs less than four points, and fixing the values five or more.",
+            "With one vector freezing the attention costs less than four points, and fixing the values five or more.",
             f"{one_vector[FROZEN]:.1f}; {one_vector[FIXED]:.1f}",
             one_vector[FROZEN] < 4 and one_vector[FIXED] >= 5,
         ),

@@ -57,12 +57,12 @@ def entry_2(trials: DataFrame) -> list[Outcome]:
             near >= 0.9,
         ),
         Outcome(
-            "Reweighting is three times as far away as relabelling in eight of ten of them.",
+            "Reweighting is three times as far away as relabelling in eight of ten of these trials.",
             f"{far:.0%}",
             far >= 0.8,
         ),
         Outcome(
-            "Reweighting takes off less than a tenth of the distance that W p leaves.",
+            "In these trials reweighting takes off less than a tenth of the distance that W p leaves.",
             f"{taken:.0%}",
             taken < 0.1,
         ),
@@ -138,7 +138,7 @@ def entry_8(trials: DataFrame) -> list[Outcome]:
             f"{reweighting:.0%}",
             reweighting < 0.15,
         ),
-        Outcome("There relabelling takes off a third.", f"{relabelling:.0%}", relabelling >= 1 / 3),
+        Outcome("At those sizes relabelling takes off a third.", f"{relabelling:.0%}", relabelling >= 1 / 3),
     ]
 
 
@@ -169,10 +169,12 @@ def entry_3(trials: DataFrame) -> list[Outcome]:
             at_most_states >= 0.97,
         ),
         Outcome(
-            "At no size is it more than a point below the tuned prompt.", f"lowest: {lowest:+.1f} points", lowest >= -1
+            "At no size is the probe of the label more than a point below the tuned prompt.",
+            f"lowest: {lowest:+.1f} points",
+            lowest >= -1,
         ),
         Outcome(
-            "It is five points above that of a network with fresh weights, from 15 states on.",
+            "From 15 states on it is five points above the probe of a network with fresh weights.",
             f"{trained:.0f} points",
             trained >= 5,
         ),
@@ -205,7 +207,7 @@ def entry_4(trials: DataFrame) -> list[Outcome]:
             share >= 1 / 3,
         ),
         Outcome("At 25 and 30 states the table is right on 97% of the texts.", f"least: {least:.1%}", least >= 0.97),
-        Outcome("There it is no more than a point below the prompt.", f"lowest: {lowest:+.1f} points", lowest >= -1),
+        Outcome("There the table is at most a point below the prompt.", f"lowest: {lowest:+.1f} points", lowest >= -1),
     ]
 
 
@@ -290,7 +292,7 @@ def entry_25() -> list[Outcome]:
             nearer.max() < 0.05,
         ),
         Outcome(
-            "On texts of more than 0.5 nats they differ by less than 0.1 at 30 states.",
+            "On texts of more than 0.5 nats the two fits differ by less than 0.1 at 30 states.",
             f"{on_open:.2f} from 0.5 to 1",
             abs(on_open) < 0.1,
         ),
@@ -300,7 +302,7 @@ def entry_25() -> list[Outcome]:
             softer >= 7,
         ),
         Outcome(
-            "Reweighting is right on 80 to 90% there, relabelling on five points more.",
+            "At 30 states reweighting is right on 80 to 90%, and relabelling on five points more.",
             f"{right.iloc[0]:.0%}, {right.iloc[1]:.0%}",
             0.8 <= right.iloc[0] <= 0.9 and right.iloc[1] >= right.iloc[0] + 0.05,
         ),
@@ -339,7 +341,7 @@ def entry_29() -> list[Outcome]:
             0.3 <= weights.mean <= 0.5 and 0.6 <= relabelled.mean <= 0.8,
         ),
         Outcome(
-            "On texts of more than 0.5 nats weights take off more with the prompt than without.",
+            "On texts of more than 0.5 nats reweighting takes off more with the prompt than without.",
             f"{more:.3f}, {len(spread)} trials",
             more.low > 0,
         ),
@@ -378,12 +380,12 @@ def entry_32() -> list[Outcome]:
     relabelled = share_by_seed(trials, "relabelled").mean
     return [
         Outcome(
-            "Weights leave 0.03 less at 25 and 30 states, less than 0.02 less at 4.",
+            "Reweighting leaves 0.03 less at 25 and 30 states, and less than 0.02 less at 4.",
             f"{at_large:.3f}; {at_4:.3f}",
             at_large <= 0.339 - 0.03 and abs(at_4 - 0.096) < 0.02,
         ),
         Outcome(
-            "Their net share is between 0.37 and 0.47, that of relabelling within 0.02 of 0.70.",
+            "Its net share is between 0.37 and 0.47, that of relabelling within 0.02 of 0.70.",
             f"{weights:.2f}; {relabelled:.2f}",
             0.37 <= weights <= 0.47 and abs(relabelled - 0.7) <= 0.02,
         ),

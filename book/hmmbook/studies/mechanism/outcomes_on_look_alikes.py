@@ -47,26 +47,30 @@ def on_nearness() -> list[Outcome]:
             "On A reweighting is within 0.03 of relabelling.", f"{lead_on_a.mean():+.3f}", abs(lead_on_a.mean()) <= 0.03
         ),
         Outcome(
-            "On C it is farther by 0.05, and in 16 of 20 chains.",
+            "On C reweighting is farther than relabelling by 0.05, and in 16 of 20 chains.",
             f"{lead_on_c.mean():+.3f}, {farther} chains",
             lead_on_c.mean() >= 0.05 and farther >= 16,
         ),
         Outcome(
-            "C less A is 0.05 or more, with an interval above zero.",
+            "This lead of relabelling is larger on C than on A by 0.05 or more, with an interval above zero.",
             f"{more:.3f}",
             more.mean >= 0.05 and more.low > 0,
         ),
         Outcome(
-            "With one vector C less A is 0.05 or more, too.",
+            "With one vector it is larger on C than on A by 0.05 or more, too.",
             f"{more_of_one:.3f}",
             more_of_one.mean >= 0.05 and more_of_one.low > 0,
         ),
         Outcome(
-            "The net share of weights is 0.3 on A, and less than half of that on C.",
+            "The net share of reweighting is 0.3 on A, and less than half of that on C.",
             f"{on_a['weights']:.2f}, {weights_on_c:.2f}",
             on_a["weights"] >= 0.3 and weights_on_c < on_a["weights"] / 2,
         ),
-        Outcome("On A both together take off 0.05 more than either.", f"{over:.2f}", over >= 0.05),
+        Outcome(
+            "On A reweighting and relabelling together have a net share larger by 0.05 than either alone.",
+            f"{over:.2f}",
+            over >= 0.05,
+        ),
     ]
 
 
@@ -80,9 +84,15 @@ def on_the_weights_of_states() -> list[Outcome]:
     ratio = (pairs.min(1) / pairs.max(1)).mean()
     return [
         Outcome(
-            "On A the look-alikes have less than half of the weight in 15 chains.", f"{silenced} chains", silenced >= 15
+            "On A the states 1 and 3, fitted with both, have less than half of the weight of 0 and 2 in 15 chains.",
+            f"{silenced} chains",
+            silenced >= 15,
         ),
-        Outcome("On C the ratio within pairs is above one half in the mean.", f"{ratio:.2f}", ratio > 0.5),
+        Outcome(
+            "On C the smaller weight of a pair is more than half of the larger one, in the mean.",
+            f"{ratio:.2f}",
+            ratio > 0.5,
+        ),
     ]
 
 
@@ -102,7 +112,7 @@ def on_labels_and_probes() -> list[Outcome]:
             f"{same_on_a:.0%}, {same_on_c:.0%}",
             same_on_a >= 0.85 and same_on_c < 0.75,
         ),
-        Outcome("On C one vector is right on five points fewer texts.", f"{fewer:.1f} points", fewer >= 5),
+        Outcome("On C one vector is right on five points fewer texts than 20.", f"{fewer:.1f} points", fewer >= 5),
         Outcome(
             "The part that a probe reads turns the label in half of the pairs on A.", f"{turned:.0%}", turned >= 0.5
         ),
@@ -134,9 +144,9 @@ def entry_27() -> list[Outcome]:
     more_on_a = mean_ci(net_share(task_a(), "weights") - of_shuffled)
     more_on_c = mean_ci(net_share(task_c(), "weights") - of_shuffled)
     return [
-        Outcome("The net share of weights is between 0.35 and 0.7.", f"{weights:.2f}", 0.35 <= weights.mean <= 0.7),
+        Outcome("The net share of reweighting is between 0.35 and 0.7.", f"{weights:.2f}", 0.35 <= weights.mean <= 0.7),
         Outcome(
-            "On A and on C it is larger or smaller by what may be zero.",
+            "On A and on C it is larger or smaller than that by what may be zero.",
             f"{more_on_a:.2f}, {more_on_c:.2f}",
             more_on_a.low < 0 < more_on_a.high and more_on_c.low < 0 < more_on_c.high,
         ),
@@ -168,11 +178,13 @@ def entry_30() -> list[Outcome]:
             0.8 <= fake.mean() <= 0.92,
         ),
         Outcome(
-            "Prompts of 20 vectors are ahead in 16 chains, and in the mean.",
+            "Prompts of 20 vectors are ahead of it in 16 chains, and in the mean.",
             f"{(ahead > 0).sum()} chains",
             (ahead > 0).sum() >= 16 and mean_ci(ahead).low > 0,
         ),
-        Outcome("Prompts of one vector are within three points in the mean.", f"{of_one:.1f} points", abs(of_one) <= 3),
+        Outcome(
+            "Prompts of one vector are within three points of it in the mean.", f"{of_one:.1f} points", abs(of_one) <= 3
+        ),
     ]
 
 
@@ -192,13 +204,17 @@ def entry_31() -> list[Outcome]:
             (above > 0).sum() >= 16 and ahead.mean >= 2 and ahead.low > 0,
         ),
         Outcome(
-            "They are right on 90% or more; heads alone on less than 70%.",
+            "They are right on 90% or more, and heads alone on less than 70%.",
             f"{trials.prompt_accuracy.mean():.1%}; {alone:.1%}",
             trials.prompt_accuracy.mean() >= 0.9 and alone < 0.7,
         ),
-        Outcome("Prompts of one vector are right on five points fewer.", f"{fewer:.1f} points", fewer >= 5),
         Outcome(
-            "The net share of weights is below 0.45, and below that of relabelling.",
+            "Prompts of one vector are right on five points fewer texts than prompts of 20.",
+            f"{fewer:.1f} points",
+            fewer >= 5,
+        ),
+        Outcome(
+            "The net share of reweighting is below 0.45, and below that of relabelling.",
             f"{weights:.2f}; {from_relabelling:.2f} from relabelling",
             weights.mean < 0.45 and from_relabelling.high < 0,
         ),

@@ -19,7 +19,7 @@ from hmmbook.studies.mechanism.heads_by_size import ALONE, HEADS, PENALTIES
 from hmmbook.studies.mechanism.rare_steps import ALWAYS, WITH_A_SET
 
 MODERATE = 100
-"""A head of ordinary size has a norm ‖b‖ of at most this."""
+"""A small head has a norm ‖b‖ of at most this."""
 STEPS = 400
 """The pretraining steps of the preset `quick`, which the trials of the left panel have."""
 
@@ -142,7 +142,7 @@ def chains_of_task_d() -> DataFrame:
             "bound": trials.fake_token_bound,
             "tuned head": trials.head_accuracy,
             "best head, exact": trials.best_head_accuracy,
-            "head of ordinary size": best_of_size(trials, ALONE),
+            "small head": best_of_size(trials, ALONE),
             "fully fitted head": of_heads(trials, ALONE, "accuracy")["none"],
             "its norm": of_heads(trials, ALONE, "norm")["none"],
             "1 vector": task_d(1).prompt_accuracy,
