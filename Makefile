@@ -16,7 +16,7 @@ SIDE_BY_SIDE = --numprocesses $(or $(JOBS),2) --dist loadfile --no-loadscope-reo
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 FORCE:
-.PHONY: FORCE runs help install book test test-all lowest newest bench mutants damages lint notebooks address copies lab serve pictures executed colab lock clean
+.PHONY: FORCE runs help install book test test-all lowest newest bench mutants damages proofs lint notebooks address copies lab serve pictures executed colab lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -139,6 +139,16 @@ build/mutmut/.installed: $(INSTALLED)
 	mv build/project.pth $$(build/mutmut/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	build/mutmut/bin/pip install --quiet mutmut==3.8.1
 	@touch $@
+
+# In the order in which they import each other.
+PROOFS = definitions messages left_inverse section_3 appendix_c attention section_4 appendix_d counterexamples lemma_d_9
+proofs: ## check the machine proofs of the theorems (needs Rocq with MathComp)
+	@test -d "$$(coqc -where 2>/dev/null)/user-contrib/mathcomp/algebra_tactics" || { echo "the proofs need Rocq 8.16 with MathComp 1.15 \
+	and its algebra-tactics. On Debian 12 run: apt install coq libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics. Elsewhere, macOS \
+	included, run: opam install coq.8.16.1 coq-mathcomp-algebra.1.15.0 coq-mathcomp-algebra-tactics.1.0.0"; exit 1; }
+	@mkdir -p build/proofs && cp proofs/*.v build/proofs
+	@for name in $(PROOFS); do echo "  $$name"; (cd build/proofs && coqc -q -w none -Q . hmm $$name.v) || exit 1; done
+	@echo "all proofs are accepted"
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check .

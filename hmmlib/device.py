@@ -24,7 +24,7 @@ import torch
 
 
 def as_name(name: str) -> str:
-    """Return the name of a device that some machine may have.
+    """Return the name of a device, if some machine may have such a device.
 
     Raises:
         ValueError: no machine has a device of that name.
@@ -38,7 +38,7 @@ def pick(name: str = "auto") -> torch.device:
     """Return a device of this machine.
 
     Args:
-        name: cpu, cuda, cuda:N or mps. With auto it is the fastest kind that there is.
+        name: `cpu`, `cuda`, `cuda:N` or `mps`. With `auto` the machine's fastest kind of device is taken.
 
     Raises:
         ValueError: the name is unknown, or this machine has no such device.
@@ -63,18 +63,22 @@ def pick(name: str = "auto") -> torch.device:
 
 
 def name(device: torch.device) -> str:
-    """Return what a device is called: the GPU's own name, or cpu or mps."""
+    """Return the product name of a CUDA GPU, or `cpu` or `mps` for these devices."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 PRECISIONS = ("single", "half", "float16")
-"""Matrix products in float32; in 16 bits where the device is CUDA; in float16 on any device, slowly on a CPU."""
+"""The precisions of a network's matrix products.
+
+With "single" they are in float32. With "half" they are in 16 bits on a CUDA GPU, and in float32 elsewhere. With
+"float16" they are in float16 on any device, which is slow on a CPU.
+"""
 
 
 def sixteen_bits(device: torch.device, precision: str) -> torch.dtype | None:
     """Return the 16-bit type in which a network is pretrained at one of PRECISIONS, or None for float32.
 
-    "half" is bfloat16 where the GPU computes with it, and float16 on other GPUs.
+    On a CUDA GPU "half" is bfloat16 if the GPU computes with that type, and float16 otherwise.
     """
     if precision == "float16":
         return torch.float16
@@ -92,13 +96,18 @@ class Setting(NamedTuple):
     """A setting of the process that changes what torch computes."""
 
     read: Callable[[], Any]
+    """Returns the present value."""
     write: Callable[[Any], None]
+    """Sets another value."""
     own: Any
     """What this library computes with, which is torch's own default."""
 
 
 def _precision_of_products(backend) -> Setting:
-    """Whether a backend may round products of float32 matrices. "none" means that nobody has allowed it."""
+    """Return the setting of whether a backend may round products of float32 matrices.
+
+    Torch's value "none" means that nobody has allowed it, so it is read as "ieee", which forbids it.
+    """
 
     def read() -> str:
         precision = backend.matmul.fp32_precision
@@ -108,7 +117,7 @@ def _precision_of_products(backend) -> Setting:
 
 
 def flushes_denormals() -> bool:
-    """Return whether this thread counts numbers below the smallest normal float32 as zero."""
+    """Tell whether this thread counts numbers below the smallest normal float32 as zero."""
     with np.errstate(all="ignore"):
         return bool(np.float32(1e-45) * np.float32(1) == 0)
 
@@ -131,31 +140,37 @@ SETTINGS = [
 
 
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-"""With a workspace of fixed size cuBLAS gives the same sums each time. Torch reads this variable at its first use."""
+"""The environment variable that fixes the size of cuBLAS's workspace, so that its sums are the same each time.
+
+Torch reads it when it first uses cuBLAS.
+"""
 
 
 TURNS = RLock()
-"""Threads that draw or train take turns, because these settings and torch's own generator are those of all threads."""
+"""A lock by which threads that draw or train take turns.
+
+All threads share the settings above and torch's own generator, so two of them must not draw or train at a time.
+"""
 
 
 @contextmanager
 def without_autocast() -> Iterator[None]:
-    """Compute with tensors in the type that they have, whatever the caller's autocast, as a context or a decorator."""
+    """Switch the caller's autocast off, so that tensors keep their types. This is a context or a decorator."""
     with ExitStack() as stack:
         for kind in ("cpu", "cuda", "mps"):
             if torch.is_autocast_enabled(kind):
-                # Within another autocast, weights that were rounded once would be used again after they have changed.
+                # Within another autocast, torch would keep rounded weights and use them after the weights have changed.
                 stack.enter_context(torch.autocast(kind, enabled=False, cache_enabled=False))
         yield
 
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Draw and train by the library's own settings meanwhile, as a context or a decorator.
+    """Draw and train by the library's own settings. This is a context or a decorator.
 
-    What comes out then depends on neither the settings of the process nor a context of torch around it. A program may
-    have chosen another default dtype or device, less precise products, autocast or inference mode, for example.
-    Afterwards everything is as it was before. Another thread that comes to such a place waits meanwhile.
+    The results then depend neither on the settings of the process nor on a context of torch around the call. For
+    example, a program may have chosen another default dtype or device, less precise products, autocast or inference
+    mode. Afterwards everything is as it was before. If another thread enters this context, it waits for its turn.
     """
     with ExitStack() as stack:
         stack.enter_context(TURNS)
@@ -181,7 +196,10 @@ def own_settings() -> Iterator[None]:
 
 @contextmanager
 def warnings_in_one_line() -> Iterator[None]:
-    """Print each warning of this library as one line meanwhile, "hmmlib: …". Those of others stay as they are."""
+    """Print each warning of this library as one line that begins with "hmmlib:". This is a context.
+
+    Warnings of other libraries stay as they are.
+    """
     format_before = warnings.formatwarning
     library = Path(__file__).parent
 
@@ -208,23 +226,23 @@ class Interrupts:
 
 
 def ask_to_stop(*_) -> None:
-    """Have work end at its next step. This can be the handler of a signal."""
+    """Ask work to end at its next step. This function can be the handler of a signal."""
     Interrupts.asked = True
 
 
 def stop_if_interrupted() -> None:
-    """Raise KeyboardInterrupt if work is to end. Loops call this between two steps, where their work can be kept."""
+    """Raise KeyboardInterrupt if work is to end. Loops call this between two steps, when their work can be kept."""
     if Interrupts.asked:
         raise KeyboardInterrupt
 
 
 @contextmanager
 def interrupts_between_steps() -> Iterator[None]:
-    """Have the first Ctrl-C end the work between two of its steps, as a context or a decorator.
+    """Let the first Ctrl-C end the work between two of its steps. This is a context or a decorator.
 
-    It sets a flag for `stop_if_interrupted`, so nothing is raised within a step, nor in an import that would swallow
-    it. A second Ctrl-C does what it would have done without this. Signals arrive in a process's main thread, so
-    nothing is changed in other threads, nor where Ctrl-C is ignored.
+    The first Ctrl-C only sets a flag for `stop_if_interrupted`. So no exception is raised within a step, or within an
+    import that would swallow it. A second Ctrl-C does what it would have done without this context. Signals arrive in
+    a process's main thread, so nothing changes in other threads. Nothing changes where Ctrl-C is ignored either.
     """
     handler_before = signal.getsignal(signal.SIGINT)
     if Interrupts.held or current_thread() is not main_thread() or not callable(handler_before):
@@ -252,12 +270,12 @@ def interrupts_between_steps() -> Iterator[None]:
 
 @cache
 def _announce_compiling() -> None:
-    print("hmmlib: compiling its loops for this machine, once; some 15 seconds", file=sys.stderr, flush=True)
+    print("hmmlib: compiling its loops for this machine, once, in about 15 seconds", file=sys.stderr, flush=True)
 
 
 @cache
 def loops(name: str) -> ModuleType | None:
-    """Import a module of compiled loops when it is first needed. None if numba is missing or cannot work."""
+    """Import a module of compiled loops and return it, or return None if numba is missing or cannot work."""
     try:
         from numba.core import event
 
@@ -279,13 +297,16 @@ def loops(name: str) -> ModuleType | None:
 
 
 def uninitialized(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    """Make a tensor of any values, on the CPU. NumPy asks for large pages, which takes a sixth of torch's time."""
+    """Return a tensor on the CPU whose values are arbitrary until somebody writes them.
+
+    NumPy allocates it in a sixth of torch's time, because it asks the system for large pages of memory.
+    """
     numpy_dtype = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
     return torch.from_numpy(np.empty(shape, numpy_dtype))
 
 
 class _OneThread:
-    """A context in which products of matrices stay on the thread that calls. Several threads may be in it at once."""
+    """A context in which a product of matrices stays on its caller's thread. Several threads may be in it at once."""
 
     def __init__(self):
         self.lock = Lock()
@@ -315,10 +336,10 @@ ONE_THREAD = _OneThread()
 
 @contextmanager
 def flushing(dtype: torch.dtype) -> Iterator[None]:
-    """Count what is below the smallest normal float32 as zero meanwhile. Nothing is changed for another dtype.
+    """Count numbers below the smallest normal float32 as zero. This is a context, and has no effect for another dtype.
 
-    Some processors take twenty times as long for products of such numbers. If the caller has chosen this before, it
-    stays so afterwards. The setting is that of this thread and of those that it starts.
+    Some processors take twenty times as long for products of such numbers. If the caller has chosen this setting
+    before, it stays so afterwards. It holds for this thread and for those that it starts.
     """
     if dtype != torch.float32 or flushes_denormals():
         yield
@@ -331,7 +352,7 @@ def flushing(dtype: torch.dtype) -> Iterator[None]:
 
 
 def shares(n: int, threads: int) -> list[slice]:
-    """Split the indices 0 … n - 1 into equal parts, at most one for each thread, none of them empty."""
+    """Split the indices 0 … n - 1 into parts of about the same size, at most one for each thread and none empty."""
     parts = []
     for k in range(threads):
         start = n * k // threads
@@ -342,7 +363,7 @@ def shares(n: int, threads: int) -> list[slice]:
 
 
 def side_by_side(work: Callable[[slice], None], n: int, threads: int) -> None:
-    """Call work(share) for equal shares of n sequences, each in a thread of its own."""
+    """Call work(share) for shares of about the same size of n sequences, each in a thread of its own."""
     first, *further = shares(n, threads)
     with ONE_THREAD:
         if not further:  # Starting a pool would take longer than a short call.

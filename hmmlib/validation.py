@@ -22,7 +22,7 @@ Example:
     torch.Size([1, 3, 5])
 """
 SUM_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
-"""How far probabilities may be from a sum of 1, for each dtype that a model may have."""
+"""How far from 1 rounding may leave a sum of probabilities, for each dtype that a model may have."""
 
 
 # Numbers and words
@@ -32,7 +32,7 @@ def integer(name: str, value, low: int, high: int | None = None) -> int:
     """Return an integer that is at least `low`, and at most `high` if that is given.
 
     Raises:
-        ValueError: the value is no such integer.
+        ValueError: the value is not an integer, or is outside these limits.
     """
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer or value < low or (high is not None and value > high):
@@ -45,7 +45,7 @@ def number(name: str, value, low: float, high: float = math.inf) -> float:
     """Return a number from `low` to `high`, both included.
 
     Raises:
-        ValueError: the value is no such number, for example NaN.
+        ValueError: the value is not a number, is NaN, or is outside these limits.
     """
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not is_number or not low <= value <= high:
@@ -83,14 +83,14 @@ def of_type(name: str, value, *kinds: type):
 def as_seed(seed: int, also_accepted: str = "") -> int:
     """Return a seed that torch takes.
 
-    A CPU's generator reads 32 bits of a seed only. A larger seed would draw what a smaller one draws, so it is refused.
+    A CPU's generator reads only 32 bits of a seed. A larger seed would draw what a smaller one draws, so it is refused.
 
     Args:
         seed: an integer from 0 to 2**32 - 1.
-        also_accepted: what the error's message names besides integers.
+        also_accepted: what the error's message says is accepted besides integers.
 
     Raises:
-        ValueError: it is no such integer.
+        ValueError: the seed is not such an integer.
     """
     is_integer = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not is_integer or not 0 <= seed < 2**32:
@@ -99,12 +99,13 @@ def as_seed(seed: int, also_accepted: str = "") -> int:
 
 
 def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
-    """Return a generator on a device: the one that is passed, or a new one with this seed.
+    """Return a random generator on a device, so that any seed or generator can be used with a model on any device.
 
-    A generator on another device draws the seed of a new one. So a seed or a generator will do wherever a model is.
+    A seed starts a new generator. A generator on this device is returned as it is. One on another device draws the
+    seed of a new one.
 
     Raises:
-        ValueError: it is neither a seed nor a generator.
+        ValueError: `seed` is neither a seed nor a generator.
     """
     if not isinstance(seed, torch.Generator):
         return torch.Generator(device).manual_seed(as_seed(seed, " or a torch.Generator"))
@@ -115,7 +116,7 @@ def as_generator(seed: int | torch.Generator, device="cpu") -> torch.Generator:
 
 
 def seed_from(generator: torch.Generator) -> int:
-    """Draw a seed from a generator."""
+    """Draw a seed from 0 to 2**62 - 1 from a generator."""
     return int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
 
 
@@ -123,17 +124,17 @@ def seed_from(generator: torch.Generator) -> int:
 
 
 def of_shape(name: str, value: Tensor, shape: tuple, reason: str = "") -> Tensor:
-    """Return a tensor that has a shape.
+    """Return a tensor, if it has the shape that is asked for.
 
     Args:
         name: what the tensor is called in the message of an error.
         value: the tensor.
-        shape: a length for each axis, where None is any length. If `...` comes first, any axes may precede the others.
+        shape: a length for each axis. None stands for any length, and `...` in front for any number of further axes.
         reason: what the error's message says after the shape.
 
     Raises:
-        TypeError: the value is no tensor.
-        ValueError: it has another shape.
+        TypeError: the value is not a tensor.
+        ValueError: the tensor has another shape.
     """
     actual = tuple(of_type(name, value, Tensor).shape)
     lengths = shape
@@ -150,7 +151,7 @@ def of_shape(name: str, value: Tensor, shape: tuple, reason: str = "") -> Tensor
 
 
 def _as_text(shape: tuple) -> str:
-    """A shape as a tuple is printed, with "any" for None and "…" for axes that are not told."""
+    """Write a shape as Python prints a tuple, with "any" for any length and "…" for any number of axes."""
     names = {None: "any", ...: "…"}
     entries = [names.get(length, str(length)) for length in shape]
     text = ", ".join(entries)
@@ -158,9 +159,9 @@ def _as_text(shape: tuple) -> str:
 
 
 def as_array(name: str, value, accepted: str = "an array of numbers", as_floats: bool = False) -> Tensor:
-    """Return an array as a tensor. This is the door through which every array of a user's enters.
+    """Return an array as a tensor. Every array that a user passes comes in through this function.
 
-    A tensor stays as it is. Any other array is copied to the CPU, because what was checked must not change later.
+    A tensor is returned as it is. Any other array is copied to the CPU, so that nobody can change it after its check.
 
     Args:
         name: what the array is called in the message of an error.
@@ -169,8 +170,8 @@ def as_array(name: str, value, accepted: str = "an array of numbers", as_floats:
         as_floats: whether a number that no type of torch holds, such as a fraction, becomes the nearest float64.
 
     Raises:
-        ValueError: it is no array, entries are missing, masked or no numbers, or a tensor does not store its entries
-            one by one.
+        ValueError: the value is not an array, or an entry is missing, masked or not a number, or a tensor does not
+            store each of its entries.
     """
     if isinstance(value, Tensor):
         return _as_dense(name, value)
@@ -182,33 +183,33 @@ def as_array(name: str, value, accepted: str = "an array of numbers", as_floats:
         is_masked = False
         reason = error
     if is_masked:
-        raise ValueError(f"{name} must have no masked entries, because their values are unknown: fill them first")
+        raise ValueError(f"{name} must have no masked entries, because their values are unknown. Fill them first.")
     short = " ".join(reprlib.repr(value).split())
     raise ValueError(f"{name} must be {accepted}, not {type(value).__name__} {short}, because {reason}")
 
 
 def _as_dense(name: str, value: Tensor) -> Tensor:
-    """The tensor, if each of its entries is stored as it is."""
+    """Return a tensor, if it stores each of its entries as a number of its own."""
     reason = ""
     if value.is_nested:
-        reason = "is nested: pad its rows to one length"
+        reason = "it is nested. Pad its rows to one length."
     elif value.is_quantized:
-        reason = "is quantised: pass value.dequantize()"
+        reason = "it is quantised. Pass value.dequantize()."
     elif value.is_meta:
-        reason = "is on the device meta, where a tensor has no entries"
+        reason = "it is on the device meta, where a tensor has no entries"
     elif isinstance(value, torch.masked.MaskedTensor):
-        reason = "is masked: pass value.to_tensor(…), which fills the masked entries"
+        reason = "it is masked. Pass value.to_tensor(…), which fills the masked entries."
     elif value.layout != torch.strided:
-        reason = "is sparse: pass value.to_dense()"
+        reason = "it is sparse. Pass value.to_dense()."
     if reason:
         raise ValueError(f"{name} must be a dense tensor, but {reason}")
     return value
 
 
 def _has_masked_entries(value) -> bool:
-    """Whether it is a masked array of NumPy with a masked entry, or holds such an array, in a list or a pandas Series.
+    """Tell whether a value is a NumPy array with a masked entry, or a list or pandas Series that holds such an array.
 
-    NumPy would read what lies below the mask.
+    NumPy would ignore the mask and read the number below it.
     """
     if isinstance(value, int | float | str | bytes | np.generic | Tensor):
         return False
@@ -223,7 +224,7 @@ def _has_masked_entries(value) -> bool:
 
 @np.errstate(all="ignore")
 def _as_numbers(value, as_floats: bool) -> np.ndarray:
-    """Copy an array so that torch can take it."""
+    """Copy an array to a NumPy array of a type that torch can take."""
     array = np.array(value)
     if array.dtype == object:  # Pandas stores integers and truth values like this if some could be missing.
         array = np.array(array.tolist())
@@ -233,7 +234,7 @@ def _as_numbers(value, as_floats: bool) -> np.ndarray:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     for entry in array.flat:
         if not isinstance(entry, Real | Decimal):
-            raise TypeError(f"{reprlib.repr(entry)} is no number")
+            raise TypeError(f"{reprlib.repr(entry)} is not a number")
     if as_floats:
         return array.astype(np.float64)
     raise TypeError("its numbers are too large, or fractions")
@@ -246,14 +247,14 @@ def as_tensor(
 
     Args:
         name: what the array is called in the message of an error.
-        value: the array. float32 stays float32, all else becomes float64.
+        value: the array. Entries of float32 stay so, and all others become float64.
         ndim: how many axes it must have.
         empty: whether it may have no entries.
-        like: a tensor whose dtype and device it gets.
+        like: a tensor whose dtype and device the result gets.
         signed: whether entries may be negative.
 
     Raises:
-        ValueError: it is no such array, or a row of it is too small for the dtype.
+        ValueError: the value is not such an array, or a whole row of it becomes zero in the dtype of `like`.
     """
     value = as_array(name, value, as_floats=True)
     if value.dtype == torch.bool or value.is_complex():
@@ -266,14 +267,14 @@ def as_tensor(
     if value.numel() == 0:
         if empty:
             return value
-        raise ValueError(f"{name} is empty: shape {tuple(value.shape)}")
+        raise ValueError(f"{name} must have at least one entry, not shape {tuple(value.shape)}")
     entries = value.detach()
     if not torch.isfinite(entries).all():
-        raise ValueError(f"{name} must be finite, but holds NaN or infinity as {value.dtype}")
+        raise ValueError(f"{name} must be finite, but holds NaN or infinity in {value.dtype}")
     if value.dtype != precise.dtype:
         had_entries = precise.detach().any(-1).to(value.device)
         if (had_entries & ~entries.any(-1)).any():
-            raise ValueError(f"{name} must not be so small that all of a row is zero as {value.dtype}")
+            raise ValueError(f"{name} must not be so small that a row is all zero in {value.dtype}. Use float64.")
     if not signed and (entries < 0).any():
         raise ValueError(f"{name} must be nonnegative, but its smallest entry is {entries.min().item():.6g}")
     return value
@@ -281,21 +282,22 @@ def as_tensor(
 
 # What a model is made of, and what it is asked about
 
-TRANSPOSED = "; its rows do, so pass the transpose: here column h is the distribution given state h"
+TRANSPOSED = ". Its rows do, so pass the transpose. Here column h is the distribution given state h."
+"""How the error of `as_distribution` ends for a table whose rows sum to 1."""
 
 
 def as_distribution(name: str, value, ndim: int, axis: int = 0, hint: str = TRANSPOSED) -> Tensor:
-    """Return probabilities that sum to 1 over one axis.
+    """Return probabilities, if they sum to 1 over one axis within SUM_TOLERANCE.
 
     Args:
         name: what the array is called in the message of an error.
         value: the array.
         ndim: how many axes it must have.
         axis: the axis over which it must sum to 1.
-        hint: what the error's message says at its end if a table sums to 1 over its other axis.
+        hint: how the error's message ends if a table sums to 1 over its other axis instead.
 
     Raises:
-        ValueError: it is no array of finite nonnegative numbers, or does not sum to 1.
+        ValueError: the value is not an array of finite nonnegative numbers, or does not sum to 1.
     """
     value = as_tensor(name, value, ndim)
     tolerance = SUM_TOLERANCE[value.dtype]
@@ -305,7 +307,7 @@ def as_distribution(name: str, value, ndim: int, axis: int = 0, hint: str = TRAN
     limit = f"sum to 1 within {tolerance:g}"
     size = f"is off by {errors.max().item():.3g}"
     if ndim == 1:
-        raise ValueError(f"{name} must {limit}, but {size}; if that is rounding, divide it by its sum")
+        raise ValueError(f"{name} must {limit}, but {size}. If that is rounding, divide it by its sum.")
     line = "column"
     along = "first axis"
     if axis != 0:
@@ -313,14 +315,14 @@ def as_distribution(name: str, value, ndim: int, axis: int = 0, hint: str = TRAN
         along = "last axis"
     worst = (errors == errors.max()).nonzero()[0].tolist()
     place = ", ".join(map(str, worst))
-    advice = f"; if that is rounding, divide each {line} by its sum"
+    advice = f". If that is rounding, divide each {line} by its sum."
     if ndim == 2 and (_errors_of_sums(value, 1 - axis) <= tolerance).all():
         advice = hint
     raise ValueError(f"{name} must have {line}s ({along}) that {limit}, but {line} {place} {size}{advice}")
 
 
 def _errors_of_sums(table: Tensor, axis: int) -> Tensor:
-    """How far the sums over an axis are from 1."""
+    """Return how far the sums over an axis are from 1."""
     return (table.detach().sum(axis) - 1).abs()
 
 
@@ -328,11 +330,11 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
     """Return tokens as int64 of shape (n, T), on a device if one is named.
 
     Raises:
-        ValueError: they are no integers of shape (n, T) with T ≥ 1, or one is neither MASK nor from 0 to n_tokens - 1.
+        ValueError: the tokens are not integers of shape (n, T) with T ≥ 1, or one is not MASK or 0, …, n_tokens - 1.
     """
     tokens = as_array("tokens", tokens, "a rectangular array of integers of shape (n, T)")
     if tokens.is_floating_point() and tokens.isnan().any():
-        raise ValueError(f"tokens must be integers, but an entry is missing: MASK = {MASK} stands for what is unknown")
+        raise ValueError(f"tokens must be integers, but an entry is missing. Write MASK = {MASK} for an unknown token.")
     if tokens.is_floating_point() or tokens.is_complex() or tokens.dtype == torch.bool:
         raise ValueError(f"tokens must be integers, not {tokens.dtype}")
     if tokens.ndim != 2 or tokens.shape[1] == 0:
@@ -342,7 +344,7 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
     if converted.numel() and (converted.min() < least or converted.max() >= n_tokens):
         text, position = ((converted < least) | (converted >= n_tokens)).nonzero()[0].tolist()
         outside = tokens[text, position].item()
-        raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}; found {outside}")
+        raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}, but one is {outside}")
     return converted
 
 
@@ -350,23 +352,23 @@ def as_weights(mu, length: int, like: Tensor) -> Tensor:
     """Return the weights μ of a task, of shape (length,), with the dtype and device of `like`.
 
     Raises:
-        ValueError: they have another shape, are not finite, or are all zero.
+        ValueError: the weights have another shape, are not finite, are all zero, or become zero in the dtype of `like`.
     """
     precise = as_tensor("mu", mu, signed=True)
     of_shape("mu", precise, (length,), ", one weight for each state or memory value")
     if not precise.any():
-        raise ValueError("mu must not be all zero: every input would get label 1")
+        raise ValueError("mu must not be all zero, because every input would then get label 1")
     mu = as_tensor("mu", precise, like=like, signed=True)
     if mu.count_nonzero() < precise.count_nonzero():
-        raise ValueError(f"mu must have no weight so small that it is zero as {mu.dtype}")
+        raise ValueError(f"mu must have no weight so small that it is zero as {mu.dtype}. Scale mu up, or use float64.")
     return mu
 
 
 def as_indices(name: str, values: Sequence[int], below: int) -> list[int]:
-    """Return a set of indices from 0 to `below` - 1, sorted.
+    """Return a set of indices from 0 to `below` - 1, in ascending order.
 
     Raises:
-        ValueError: there are none, one is named twice, or one is no such index.
+        ValueError: there is no index, an index is there twice, or one is not an integer in this range.
     """
     is_table = getattr(values, "ndim", 1) != 1
     if is_table or isinstance(values, Mapping | bytes) or not hasattr(values, "__iter__"):
@@ -386,7 +388,7 @@ def as_labels(labels, n: int) -> Tensor:
     """Return labels as a bool tensor (n,).
 
     Raises:
-        ValueError: they have another shape, or are neither bool nor 0 and 1.
+        ValueError: the labels have another shape, or are neither bool nor 0 and 1.
     """
     labels = as_array("labels", labels, "bool, or 0 and 1")
     neither = labels[(labels != 0) & (labels != 1)]

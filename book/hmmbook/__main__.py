@@ -70,13 +70,13 @@ def exit_code_130_if_interrupted() -> Iterator[None]:
             yield
     except KeyboardInterrupt as interrupt:
         notes = getattr(interrupt, "__notes__", [])
-        for note in [*notes, "interrupted; what is finished is kept: run it again to go on"]:
+        for note in [*notes, "interrupted. What is finished is kept. Run the same command again to go on."]:
             line(f"hmmbook: {note}", errors)
         raise typer.Exit(130) from None
 
 
 def folder(text: str) -> Path:
-    """Read an option that names a folder. A shell's unset variable leaves it empty."""
+    """Read an option that names a folder, and refuse an empty one, which a shell's unset variable leaves."""
     if not text:
         raise typer.BadParameter("it must name a folder, not ''")
     return Path(text)
@@ -171,11 +171,11 @@ def trial(
 
     with usage_errors():
         if missing != (panel is not None):
-            raise ValueError("--missing and --panel left|right go together")
+            raise ValueError("--missing needs --panel left or --panel right, and --panel needs --missing")
         if missing and (n_states or n_memory):
-            raise ValueError("a panel has its own --n-states and --n-memory")
+            raise ValueError("a panel sets --n-states and --n-memory itself, so leave them out")
         if size and not missing:
-            raise ValueError("--size is for --missing")
+            raise ValueError("--size chooses points of a panel, so it needs --missing")
         pick(device)
         requested = requested_measurements(also)
         fields = fields_of(changes)
@@ -261,7 +261,7 @@ def sweep(
         with exit_code_130_if_interrupted(), progress("starting Ray") as update:
             outcome = run_with_ray(work, cluster, until, update)
     except ModuleNotFoundError as error:
-        raise SystemExit(f"hmmbook: {error}; sweeps need the extra: pip install 'hmmlib[sweep]'") from None
+        raise SystemExit(f"hmmbook: {error}. Sweeps need Ray. Run pip install 'hmmlib[sweep]'.") from None
     conclude(outcome, specs, store or project_store())
 
 
@@ -289,7 +289,7 @@ def export(
         try:
             content = table.to_parquet(index=False)
         except ImportError:
-            raise SystemExit("hmmbook: parquet needs pyarrow: pip install pyarrow, or name a FILE.csv") from None
+            raise SystemExit("hmmbook: parquet needs pyarrow. Run pip install pyarrow, or name a .csv file.") from None
     path = write_whole(file, content)
     line(f"{len(table)} trials, {len(table.columns)} columns: {path}")
 
@@ -314,7 +314,7 @@ def project_store() -> tuple[Path, ...]:
 
 
 def fields_of(changes: list[str] | None) -> dict[str, list]:
-    """Read `NAME=VALUE,…` pairs as fields for `grid`. The spec's own checks judge name and values."""
+    """Read texts like `NAME=VALUE,VALUE` as fields for `grid`, which checks names and values."""
     from hmmbook.experiments.specs import as_field
 
     fields: dict[str, list] = {}
@@ -323,15 +323,15 @@ def fields_of(changes: list[str] | None) -> dict[str, list]:
         if not equals:
             raise ValueError(f"--set takes NAME=VALUE, not {change!r}")
         if name in {"preset", "seed", "n_states", "n_memory"}:
-            raise ValueError(f"--set takes the other fields: {name} has its own option, or is the panel's")
+            raise ValueError(f"--set does not take {name}, which has an option of its own or is set by the panel")
         if name in fields:
-            raise ValueError(f"--set takes each field once, but {name} is there twice")
+            raise ValueError(f"--set takes each field once, but {name} is there twice. Join its values by commas.")
         fields[name] = [as_field(name, value) for value in text.split(",")]
     return fields
 
 
 def requested_measurements(also: list[str] | None) -> list[str]:
-    """Read the names of further measurements. `all` stands for those that suit the trial of any chain."""
+    """Check the names of further measurements. `all` stands for those that suit a trial of any chain."""
     from hmmbook.experiments.measurements import names_on_request
     from hmmbook.studies import names_for_every_trial
     from hmmlib.validation import one_of
@@ -359,14 +359,14 @@ def show_stored(outcome: Outcome, specs: list[TrialSpec], store: Path | tuple[Pa
 
 
 def conclude(outcome: Outcome, specs: list[TrialSpec], store: Path | tuple[Path, ...]) -> None:
-    """Say what became of everything and where it is, and why each failed trial did. Exit 1 if a trial failed."""
+    """Say how many trials were run, where their results are, and why trials failed. Exit with 1 if any failed."""
     from hmmbook.experiments.store import as_store
     from hmmbook.experiments.sweeps import describe
 
     folders = " and ".join(map(str, as_store(store)))
     line(
-        f"{len(outcome.ran)} run, {len(outcome.stored)} were stored, "
-        f"{len(outcome.left)} are left, {len(outcome.failed)} failed; results are in {folders}"
+        f"{len(outcome.ran)} were run now, {len(outcome.stored)} were stored before, "
+        f"{len(outcome.left)} are left, {len(outcome.failed)} failed. Results are in {folders}"
     )
     for spec in specs:
         if spec.hash in outcome.failed:
@@ -381,25 +381,25 @@ def conclude_one(outcome: Outcome, spec: TrialSpec, store: Path | tuple[Path, ..
     from hmmbook.experiments.sweeps import describe, stored_by, summary
 
     if outcome.left:
-        line("the time is over; run the same command again to go on")
+        line("The time is over. Run the same command again to go on.")
         return
     path = result_path(spec, store)
     if outcome.ran:
-        line("run now, and stored:")
+        line("This trial was run now. Its result is in")
     else:
         result = load_result(path)
         line(f"{describe(spec)}: {summary(result)}")
-        line(f"not run now, but {stored_by(result)} (--rerun runs it again):")
+        line(f"This trial was not run now, but {stored_by(result)}. Use --rerun to run it again. Its result is in")
     line(str(path))
 
 
 def main() -> None:
-    """Run the command line. An error is one line on stderr and exit code 1; with --debug it is a traceback."""
+    """Run the command line. An error is one line on stderr, with exit code 1. With --debug it is a traceback."""
     # Torch reads this when it is first imported. Its threads spin while they wait for each other, and with another busy
     # process beside them on few cores, a step then takes 4 to 20 times as long as with a short spin.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    if sys.stdout:  # it is None where it was closed
-        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show must not end the work
+    if sys.stdout:  # It is None if it was closed.
+        sys.stdout.reconfigure(errors="backslashreplace")  # A text that a terminal cannot show must not end the work.
     try:
         app()
     except KeyboardInterrupt:  # It came before there was work that could end after a step.

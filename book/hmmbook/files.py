@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pathlib import Path
 
 
 def absolute(path: str | Path) -> Path:
-    """Return a path from the root, with the user's home in the place of ~, which not every shell puts there."""
+    """Return an absolute path, in which a ~ at the beginning is replaced by the user's home.
+
+    Many shells replace the ~ themselves, but not all, and not everywhere.
+    """
     return Path(os.path.expanduser(path)).absolute()
 
 
@@ -23,7 +26,7 @@ def writable_folder(name: str, folder: str | Path) -> Path:
         folder: the folder.
 
     Raises:
-        OSError: nothing can be written in it.
+        OSError: the folder cannot be made, or nothing can be written in it.
     """
     folder = absolute(folder)
     try:
@@ -35,15 +38,15 @@ def writable_folder(name: str, folder: str | Path) -> Path:
 
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
-    """Write a file under a temporary name and rename it, so that no half-written one is ever read.
+    """Write a file under a temporary name and rename it, so that nobody ever reads it half-written.
 
     Args:
-        path: the file. A file that lies there stays until the new one is whole, which gets its permissions. If the path
-            is a link, the file that it leads to is written, and the link stays.
+        path: the file. A file that is already there stays until the new one is whole, and the new one gets its
+            permissions. If the path is a link, the link stays, and the file that it leads to is written.
         content: a text, which is written as UTF-8, or bytes.
 
     Returns:
-        The path.
+        The absolute path.
 
     Raises:
         OSError: the file cannot be written. The message names it.
@@ -51,17 +54,17 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
     path = absolute(path)
     if isinstance(content, str):
         content = content.encode()
-    # Processes on several machines may have the same number, so their number would not tell their files apart.
+    # The name is random, because processes on two machines that share a disk may have the same number.
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         if target.exists() and not target.is_file():
-            raise OSError("it is no regular file")  # a device, for example, would become one
+            raise OSError("it is no regular file")  # because renaming would replace a device, for example, by a file
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("xb") as file:
             if target.exists():
                 with suppress(OSError):  # Some disks have no permissions.
-                    shutil.copymode(target, temporary)  # before anybody can read what is secret
+                    shutil.copymode(target, temporary)  # before there is content that others must not read
             file.write(content)
         os.replace(temporary, target)
     except BaseException as error:

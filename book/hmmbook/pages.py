@@ -1,4 +1,4 @@
-"""Where the book shows each equation, the line that computes it, and the ledger with all statements and equations."""
+"""Write the ledger for the book, with its statements, and with the page and the line of code of each equation."""
 
 from __future__ import annotations
 
@@ -35,26 +35,27 @@ THEOREMS = "hmmlib/theory/theorems.py"
 
 @dataclass(frozen=True)
 class Equation:
-    """An equation of the paper, and the one line that computes it.
+    """An equation of the paper, and the one line of code that computes it.
 
-    That line ends in the equation's mark, `# (D.9)`. A line may have the marks of two, `# (3.2), (4.4)`.
+    This line ends in the equation's mark, for example `# (D.9)`. If a line computes two equations, it ends in the marks
+    of both, as in `# (3.2), (4.4)`.
     """
 
     number: str
     words: str
-    page: str  # that shows it
-    file: str  # that computes it, from the project's root
+    page: str  # the page that shows it
+    file: str  # the file that computes it, as a path from the project's root
 
     @property
     def label(self) -> str:
-        """Its label on the page."""
+        """The label of the equation on its page."""
         return f"paper-eq-{self.number.replace('.', '-')}"
 
     def where(self) -> dict:
-        """Return the path and the line that computes it.
+        """Return the path of the file, and the number of the line that computes the equation.
 
         Raises:
-            LookupError: not exactly one line of the file has the mark.
+            LookupError: no line of the file has the mark, or several lines have it.
         """
         path = LIBRARY / self.file
         if self.file.startswith("book/"):
@@ -97,18 +98,18 @@ EQUATIONS = (
 
 
 def write_ledger(path: Path, entries: list[Entry], instances: int, seed: int) -> None:
-    """Write the ledger as JSON, with the book's pages, the equations and where they are computed.
+    """Write the ledger as JSON, with the equations, the pages that show them and the lines that compute them.
 
-    JSON knows neither NaN nor infinity, so null stands for both.
+    JSON has neither NaN nor infinity, so null stands for both.
 
     Args:
-        path: The file. What lies there stays where the new one cannot be written.
-        entries: The rows of the ledger.
-        instances: The number of random models for each statement.
-        seed: Where they were drawn from.
+        path: The file. If the new one cannot be written, a file that is already there stays.
+        entries: The rows of the ledger, one for each statement.
+        instances: The number of random models on which each statement was checked.
+        seed: The seed with which the models were drawn.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     records = []
     for entry in entries:

@@ -1,7 +1,7 @@
-"""Checks on the parameters of a notebook, whoever set them: its author, a reader in Colab, or papermill.
+"""Check the parameters of a notebook, be they set by its author, by a reader in Colab, or by papermill.
 
-papermill only warns about a name that a notebook does not have, and it passes values of any type. So the first line of
-a notebook after its parameters calls `check`.
+papermill only warns about a name that a notebook does not have, and it passes on values of any type. So the first line
+after a notebook's parameters calls `check`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from pydantic import BeforeValidator, Field, ValidationError, create_model
 from hmmbook.experiments.presets import PRESETS
 
 INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
-"""How many random models the notebooks on theory check at each preset."""
+"""How many random models the notebooks on theory check, for each preset."""
 MINUTES = {"smoke": 1.0, "quick": 3.0, "laptop": 30.0, "gpu": 10.0, "paper": 15.0, "released-code": 30.0}
-"""How long a notebook computes what the store lacks, at most, at each preset."""
+"""How many minutes a notebook may compute what the store lacks, for each preset."""
 
 
 class ParameterError(ValueError):
-    """A parameter that a notebook does not have, of the wrong type, or of an impossible value."""
+    """A parameter is unknown to the notebook, or its value is missing, of the wrong type, or impossible."""
 
 
 # Types of parameters
 
 
 def _from_text(value):
-    """Read a list as JSON where it is text, because `-p sizes "[4, 30]"` reaches the notebook as text."""
+    """Read a list from a text, because papermill's `-p sizes "[4, 30]"` reaches the notebook as text."""
     with suppress(ValueError, TypeError, RecursionError):
         return json.loads(value)
     return value
 
 
 def _no_bool(value):
-    """Refuse True as a number, though Python counts it as 1."""
+    """Refuse True as a number, although Python counts it as 1."""
     if isinstance(value, bool):
         raise ValueError("must be a number")
     return value
@@ -59,7 +59,7 @@ Preset = Literal[tuple(PRESETS)]
 
 
 def _assignments(cell: str) -> dict[str, ast.expr | None]:
-    """Return what a cell assigns to each name, with or without the type beside the name."""
+    """Return the expression that a cell assigns to each name, whether or not it also declares a type."""
     assignments = {}
     for statement in ast.parse(cell).body:
         if isinstance(statement, ast.Assign):
@@ -74,10 +74,13 @@ def _assignments(cell: str) -> dict[str, ast.expr | None]:
 
 
 def _cells_of_parameters(namespace: dict) -> list[dict[str, ast.expr | None]]:
-    """Return the assignments of the notebook's own cell of parameters, the latest version, and of those after it."""
+    """Return the assignments of the notebook's own cell of parameters, and of papermill's cell if there is one.
+
+    If the own cell was run several times, only its latest version and what was run after it count.
+    """
     cells = []
     for cell in namespace.get("In", []):
-        # The notebook's own cell begins with "# Parameters:", that of papermill with "# Parameters".
+        # The notebook's own cell begins with "# Parameters:". That of papermill begins with "# Parameters".
         if cell.lstrip().startswith("# Parameters:"):
             cells = []
         if cell.lstrip().startswith("# Parameters"):
@@ -91,26 +94,26 @@ def _cells_of_parameters(namespace: dict) -> list[dict[str, ast.expr | None]]:
 def _unknown(name: str, declared: dict) -> str:
     hint = ""
     for near in difflib.get_close_matches(name, declared, n=1):
-        hint = f"did you mean {near!r}? "
-    return f"unknown parameter {name!r}: {hint}this notebook takes {', '.join(declared)}"
+        hint = f" Did you mean {near!r}?"
+    return f"Unknown parameter {name!r}.{hint} This notebook takes {', '.join(declared)}."
 
 
 def _message(error: dict) -> str:
-    """Put the parameter's name in front of one of pydantic's errors, and the value behind it."""
+    """Return one of pydantic's errors as a sentence with the parameter's name and value."""
     name, *indices = error["loc"]
     place = str(name) + "".join(f"[{index}]" for index in indices)
-    message = f"parameter {place!r}: {error['msg']}"
+    message = f"Parameter {place!r}: {error['msg']}"
     if error["type"] != "missing":
         message += f", not {error['input']!r}"
     if error["type"] == "list_type":
-        message += '; a list is given as "[4, 8]"'
-    return message
+        message += '. Write a list as "[4, 8]"'
+    return message + "."
 
 
 def check(namespace: dict, **declared) -> None:
-    """Check a notebook's parameters, and put them, converted, into its namespace.
+    """Check a notebook's parameters, convert them to their types, and put them into its namespace.
 
-    Where they are not those that the text was written for, a note in the notebook says so.
+    If they differ from those that the text was written for, a note in the notebook says so.
 
     Args:
         namespace: The notebook's `globals()`.
@@ -129,17 +132,17 @@ def check(namespace: dict, **declared) -> None:
     except ValidationError as error:
         problems += map(_message, error.errors())
     if problems:
-        raise ParameterError("; ".join(problems))
+        raise ParameterError(" ".join(problems))
     namespace.update(values)
     if cells:
         _show_differences(values, cells[0])
 
 
 def _show_differences(values: dict, usual: dict[str, ast.expr | None]) -> None:
-    """Show which parameters are not those of the notebook's own cell, if any."""
+    """Show a note on the parameters that differ from those of the notebook's own cell, if any do."""
     differences = []
     for name, expression in usual.items():
-        with suppress(ValueError):  # It is no literal.
+        with suppress(ValueError):  # An expression that is no literal is not compared.
             usual_value = ast.literal_eval(expression)
             if values[name] != usual_value:
                 differences.append(f"`{name}` is {values[name]!r} instead of {usual_value!r}")
@@ -148,7 +151,7 @@ def _show_differences(values: dict, usual: dict[str, ast.expr | None]) -> None:
 
         display(
             Markdown(
-                f"**Run with other parameters than the text was written for:** {', '.join(differences)}. So numbers "
-                "and pictures below are of this run, numbers in the sentences of the usual one."
+                f"**Run with other parameters than the text was written for:** {', '.join(differences)}. So the "
+                "numbers in the sentences are not those of this run, but pictures and tables below are."
             )
         )

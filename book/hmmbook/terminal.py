@@ -1,4 +1,4 @@
-"""What commands write to the terminal: lines, and how far the work is."""
+"""Write lines to the terminal, and show there how far the work is."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from rich.console import Console
 console = Console()
 errors = Console(stderr=True)
 SECONDS_BETWEEN_LINES = 60.0
-"""How often a log that is no terminal is told how far the work is."""
+"""How many seconds pass between two lines on how far the work is, if the output is no terminal but a log."""
 
 
 def line(text: str, to: Console = console) -> None:
-    """Write a line as it is, however long."""
+    """Write a line as it is, without breaking it where it is long."""
     to.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
 def progress(first_text: str) -> Iterator[Callable[[str], None]]:
-    """Give a function that shows how far the work is.
+    """Yield a function that shows a text on how far the work is.
 
-    On a terminal each text replaces the one before it. In a log there is a line a minute.
+    On a terminal each text replaces the one before it. In a log, which is no terminal, a text becomes a line if the
+    last line is a minute old.
+
+    Args:
+        first_text: what a terminal shows at first.
     """
     if console.is_terminal:
         with console.status(first_text) as status:

@@ -1,9 +1,10 @@
-"""Both passes over a chain, compiled for CPUs. Torch would run them as many small operations.
+"""Both passes over a chain, compiled for CPUs, because torch would run them as many small operations.
 
 Nobody needs to read this to understand `messages`, because it computes what `forward_backward` computes.
 
-The loops work on a block of *lanes* at a time, few enough for its messages to stay in the cache. A lane is one
-sequence, with one joint value of the memory if there is one. A step of the chain is then one product of matrices.
+A *lane* is one sequence, or in a memory model one sequence with one joint value of the memory. The loops work on a
+block of lanes at a time, few enough that its messages stay in the processor's cache. A step of the chain is then one
+product of matrices for the whole block.
 """
 
 from __future__ import annotations
@@ -12,26 +13,26 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg  # noqa: F401  (it computes numba's products: loaded here so that its threads can be limited)
+import scipy.linalg  # noqa: F401  (numba multiplies with it, and once it is loaded its threads can be limited)
 
 from hmmlib.models.compiled import compiled, reduction
 
 ENTRIES = 2**11
-"""About how many entries of a message a block has. More would leave the first cache, fewer would need many calls."""
+"""About how many entries the messages of a block have. More would leave the first cache, and fewer cost more calls."""
 STORED = 2**20
-"""At most so many entries of messages are stored for a block of several sequences, in each thread."""
+"""The most entries of messages that a thread stores for a block of several sequences."""
 NEVER = -(2**62)
-"""Stands for the exponent of zero."""
+"""The number that stands for the exponent of zero."""
 TINY = 2.0**-100
-"""A number below this is not inverted."""
+"""A number below this is not inverted, because its inverse could be infinite."""
 LOW = 2.0**-20
-"""A message with a smaller sum is scaled at once: three factors of 1e-100 more would be near the smallest float."""
+"""A message with a smaller sum is scaled at once. Three more factors of 1e-100 would bring it close to underflow."""
 
 
 class Chain(NamedTuple):
-    """A chain, and the prior of the memory: it is run once for each of the memory's K values; K is 1 without memory."""
+    """A chain and the prior of the memory. The chain is run for each of K memory values. Without a memory K is 1."""
 
-    step: np.ndarray  # (S, S), the transpose of A: a message is a row
+    step: np.ndarray  # (S, S), the transpose of A, because a message is a row
     back: np.ndarray  # (S, S), A
     initial: np.ndarray  # P[H_0], (S,)
     prior: np.ndarray  # P[M] as mantissas (K,) …
@@ -42,8 +43,8 @@ class Query(NamedTuple):
     """The variable whose law is sought, and the positions at which it is."""
 
     groups: np.ndarray  # (G, K), ones where a value of the memory belongs to a group, zeros elsewhere
-    entries: np.ndarray  # (D,), which of the G * S sums are its law; (0,) for all states of a vanilla model
-    columns: np.ndarray  # (D, X), by which that is multiplied; or (0, 0)
+    entries: np.ndarray  # (D,), which of the G * S sums are its law, or (0,) for all states of a vanilla model
+    columns: np.ndarray  # (D, X), by which that is multiplied, or (0, 0) for nothing
     first: int  # the first position of the chain H_0, …, H_T
     own: bool  # whether the evidence of the position itself counts
 
@@ -53,14 +54,14 @@ class Scaling(NamedTuple):
 
     powers: np.ndarray  # 2^-2bound, …, 2^bound
     bound: int  # the largest exponent of two
-    every: int  # after how many steps a message is scaled that is not LOW before
+    every: int  # after how many steps a message is scaled, if it is not below LOW earlier
 
 
 @compiled
 def copy(values, out):
     """Copy values to out.
 
-    An assignment of a slice would take seconds to compile, because of its message on shapes that differ.
+    Numba would take seconds to compile the assignment of a slice, because of its error message on shapes that differ.
     """
     for b in range(len(values)):
         out[b] = values[b]
@@ -78,7 +79,10 @@ def total(message, out):
 
 @compiled
 def rescale(message, exponent, powers, bound, scratch, due):
-    """Divide each lane by the power of two just above its sum if that is `due` or LOW, and count it in its exponent."""
+    """Divide each lane by the power of two just above its sum, and add the power's exponent to that of the lane.
+
+    This is done if scaling is `due`, and otherwise only for lanes whose sum is at most LOW.
+    """
     total(message, scratch)
     for b in range(message.shape[0]):
         if not due and scratch[b] > LOW:
@@ -92,7 +96,7 @@ def rescale(message, exponent, powers, bound, scratch, due):
 
 @compiled
 def condition(message, rows, index, out):
-    """Write to out the message times the evidence of each sequence, which is one of the rows (R, K * S)."""
+    """Multiply the message of each sequence by its evidence, row index[c] of `rows` (R, K * S), and write it to out."""
     messages = message.reshape(len(index), -1)
     products = out.reshape(len(index), -1)
     for c in range(len(index)):
@@ -105,7 +109,7 @@ def condition(message, rows, index, out):
 
 @compiled
 def combine(forward, backward, out):
-    """Write to out forward * backward: the evidence on both sides of a position."""
+    """Multiply the forward and the backward message, which hold the evidence of both sides, and write that to out."""
     for b in range(out.shape[0]):
         for s in range(out.shape[1]):
             out[b, s] = forward[b, s] * backward[b, s]  # (C.1)
@@ -113,7 +117,7 @@ def combine(forward, backward, out):
 
 @compiled
 def weigh(tau, exponent, chain, scaling, scratch, top):
-    """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two, which `top` takes."""
+    """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two. Write it to `top`."""
     prior = chain.prior
     prior_exponent = chain.prior_exponent
     values = len(prior)
@@ -131,7 +135,7 @@ def weigh(tau, exponent, chain, scaling, scratch, top):
             b = c * values + k
             factor = tau.dtype.type(0)
             if scratch[b] > 0 and prior[k] > 0:
-                # What lies further below the largest than any float is lost anyway.
+                # What is smaller than the largest lane by more than the range of floats is lost anyway.
                 factor = prior[k] * powers[2 * bound + max(exponent[b] - top[c], -2 * bound)]
             for s in range(tau.shape[1]):
                 tau[b, s] *= factor  # (D.3)
@@ -139,7 +143,7 @@ def weigh(tau, exponent, chain, scaling, scratch, top):
 
 @compiled
 def gather(tau, query, sums, out):
-    """Add up the lanes of each sequence that belong together, (G, S), and take D of these sums: out (sequences, D)."""
+    """Add up the lanes of each group in a sequence, (G, S), and write D of these sums to out, (sequences, D)."""
     groups = query.groups
     entries = query.entries
     flat = sums.reshape(-1)
@@ -154,7 +158,8 @@ def gather(tau, query, sums, out):
 def write(weights, columns, top, scratch, answer, laws, sizes, begin, at):
     """Divide each row of weights (sequences, D) by its sum, multiply by the columns if there are any, and store it.
 
-    Row c goes to laws[begin + c, at], and its sum's mantissa and exponent to sizes[begin + c, at], if it has room.
+    Row c goes to laws[begin + c, at]. The mantissa and the exponent of its sum go to sizes[begin + c, at], if there is
+    room for them.
     """
     total(weights, scratch)
     for c in range(len(weights)):
@@ -163,7 +168,7 @@ def write(weights, columns, top, scratch, answer, laws, sizes, begin, at):
         if sizes.shape[2]:
             sizes[begin + c, at, 0] = mass
             sizes[begin + c, at, 1] = top[c]
-        if 0 < mass < TINY:  # its inverse could be infinite
+        if 0 < mass < TINY:  # Its inverse could be infinite.
             for d in range(len(row)):
                 row[d] /= mass
             mass = weights.dtype.type(1)
@@ -188,15 +193,18 @@ class _Room(NamedTuple):
     sums: np.ndarray  # (G, S)
     weights: np.ndarray  # (C, D)
     answer: np.ndarray  # (C, X)
-    exponent: np.ndarray  # (L,), that of the message
+    exponent: np.ndarray  # (L,), the exponents of the message
     top: np.ndarray  # (C,), the largest exponent of a sequence
     scratch: np.ndarray  # (L,)
 
 
 @compiled
 def forward_pass(index, last, chain, rows, query, scaling, room):
-    """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 to the last position; store it from the first."""
-    # Fields that every step needs are read once: each reading counts a reference.
+    """Compute P[H_i, v_{1:i-1}] for a block of sequences, from H_0 on to the position `last`.
+
+    From the first position that the query asks for, these messages are stored.
+    """
+    # Fields that every step needs are read once, because each reading counts a reference.
     first = query.first
     step = chain.step
     powers = scaling.powers
@@ -213,7 +221,7 @@ def forward_pass(index, last, chain, rows, query, scaling, room):
         if i > 1:
             condition(message, rows, index[:, i - 2], product)
             np.dot(product, step, after)
-        elif i == 1:  # H_0 emits nothing
+        elif i == 1:  # H_0 emits nothing.
             np.dot(message, step, after)
         else:
             for b in range(len(after)):
@@ -226,7 +234,10 @@ def forward_pass(index, last, chain, rows, query, scaling, room):
 
 @compiled
 def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, sizes):
-    """Compute P[v_{i+1:T} | H_i] for a block of sequences, down to the first position; write laws where passes meet."""
+    """Compute P[v_{i+1:T} | H_i] for a block of sequences, from H_T down to the first position that is asked for.
+
+    Where both passes have a message, the law is written.
+    """
     first = query.first
     back = chain.back
     powers = scaling.powers
@@ -266,13 +277,16 @@ def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, s
 
 @compiled
 def run_chain(chain, rows, index, query, scaling, laws, sizes):
-    """Write P[H_i, v] / P[v] at P positions of the chain, from the first asked for, and P[v].
+    """Write the law of the query's variable at P positions, from the first that is asked for, and P[v].
 
     Args:
-        rows, index: the evidence. Positions of sequences, `index` (n, T), have rows (R, K * S), whose
-            entry k * S + s is for the memory's value k and the state s; -1 is the last row.
-        laws: (n, P, D) or (n, P, X), to be written; zeros where v has probability zero.
-        sizes: (n, P, 2), for mantissas and exponents of two of P[v]; or (n, P, 0), and nothing is written.
+        chain: the chain and the prior of the memory.
+        rows: the different vectors of evidence, (R, K * S). Entry k * S + s is for memory value k and state s.
+        index: the row of each position of each sequence, (n, T). -1 is the last row.
+        query: the variable and the positions.
+        scaling: what keeps messages within the range of a float.
+        laws: (n, P, D) or (n, P, X), to be written. A law is zero where v has probability zero.
+        sizes: (n, P, 2), to be written with mantissas and exponents of two of P[v], or (n, P, 0) to leave them out.
     """
     n = len(index)
     values = len(chain.prior)
@@ -287,7 +301,7 @@ def run_chain(chain, rows, index, query, scaling, laws, sizes):
     in_memory = STORED // (width * positions)
     most = max(1, min(n, in_cache, in_memory))
     blocks = -(-n // most)
-    together = -(-n // blocks)  # all blocks have about the same size
+    together = -(-n // blocks)  # So all blocks have about the same size.
     lanes = together * values
     room = _Room(
         stored=np.empty((positions, lanes, states), kind),
@@ -303,7 +317,7 @@ def run_chain(chain, rows, index, query, scaling, laws, sizes):
         scratch=np.empty(lanes, kind),
     )
     for block in range(0, n, together):
-        begin = min(block, n - together)  # the last block is as wide as the others
+        begin = min(block, n - together)  # The last block is as wide as the others, and may overlap the one before.
         block_index = index[begin : begin + together]
         forward_pass(block_index, last, chain, rows, query, scaling, room)
         backward_pass(block_index, begin, last, chain, rows, query, scaling, room, laws, sizes)

@@ -1,7 +1,8 @@
 """Evidence: what is known of each position of a text.
 
-Inference takes evidence, not tokens. Each position has a vector v_i of one nonnegative number for each state. A token
-contributes its row of W, a masked position a row of ones, and a prompt any vector.
+Inference takes evidence, not tokens. The evidence of position i is a vector v_i with a nonnegative number for each
+state, which says how well what is known of the position fits the state. For a token it is the token's row of W. For a
+masked position it is a row of ones, because nothing is known. For a prompt it is any vector.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 
 
 class Evidence(NamedTuple):
-    """Evidence in which few different vectors occur: each position names one of R rows."""
+    """The evidence of texts, as a table of the different vectors and an index of where they occur.
+
+    Texts repeat tokens, so there are usually far fewer different vectors than positions.
+    """
 
     rows: Tensor
-    """The vectors, lifted, (R, M^N * H), or (R, S) for an HMM."""
+    """The different vectors, one in each row, (R, S). For a memory model they are lifted, (R, M^N * H)."""
     index: Tensor
-    """The row of each position, (n, T). -1 is the last row."""
+    """The row of each position of each text, (n, T). -1 is the last row."""
 
 
 def lifted_size(model: HMM | MemoryHMM) -> int:
@@ -36,16 +40,16 @@ def lifted_size(model: HMM | MemoryHMM) -> int:
 
 
 def as_embeddings(name: str, model: HMM | MemoryHMM, values: ArrayLike, ndim: int) -> Tensor:
-    """Return embeddings or a prompt as a tensor.
+    """Return embeddings or a prompt as a tensor, after a check.
 
     Args:
         name: what they are called in the message of an error.
         model: the model.
-        values: nonnegative numbers. The last axis is as wide as the embedding of a token, or lifted.
-        ndim: how many axes they have.
+        values: nonnegative numbers. The last axis is as wide as the embedding of a token, or as a lifted one.
+        ndim: how many axes they must have.
 
     Raises:
-        ValueError: an entry is negative or not finite, or the shape is another.
+        ValueError: an entry is negative or not finite, or the shape does not fit.
     """
     of_type("model", model, HMM, MemoryHMM)
     values = as_tensor(name, values, ndim, empty=ndim > 1, like=model.initial)
@@ -60,14 +64,14 @@ def as_embeddings(name: str, model: HMM | MemoryHMM, values: ArrayLike, ndim: in
 
 
 def lifted(model: HMM | MemoryHMM, embeddings: Tensor) -> Tensor:
-    """Return embeddings of a memory model lifted, η(v). Those of an HMM, and lifted ones, stay as they are."""
+    """Return η(v), the lifted embeddings of a memory model. Lifted ones, and those of an HMM, stay as they are."""
     if embeddings.shape[-1] == lifted_size(model):
         return embeddings
     return model.lift(embeddings)
 
 
 def as_evidence(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> Float[Tensor, "n T S"]:
-    """Return embeddings checked and lifted, (n, T, S), or (n, T, M^N * H) for a memory model.
+    """Check embeddings and return them lifted, (n, T, S), or (n, T, M^N * H) for a memory model.
 
     Raises:
         ValueError: an entry is negative or not finite, or the last axis has another width.
@@ -76,7 +80,7 @@ def as_evidence(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -
 
 
 def evidence_of_embeddings(model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]) -> Evidence:
-    """Return embeddings as evidence with a row of its own for each position."""
+    """Return embeddings as evidence that has a row of its own for each position."""
     vectors = as_evidence(model, embeddings)
     n, length, _ = vectors.shape
     index = torch.arange(n * length, device=model.device).reshape(n, length)
@@ -88,7 +92,7 @@ def evidence_of_tokens(
 ) -> Evidence:
     """Return the evidence of tokens, or of `prompted(model, prompt, tokens)`.
 
-    Its rows are the prompt, if there is one, then those of the tokens 0, …, X - 1, then that of MASK.
+    If there is a prompt, it is the first row. Then there is a row for each of the tokens 0, …, X - 1, and one for MASK.
     """
     of_type("model", model, HMM, MemoryHMM)
     tokens = as_tokens(tokens, model.n_tokens, model.device)
@@ -96,10 +100,10 @@ def evidence_of_tokens(
     if prompt is None:
         rows = model.embed(vocabulary)[:, 0]
         return Evidence(lifted(model, rows), tokens)
-    # `prompted` makes the rows as wide as the prompt, which may be lifted: (u, e(z)) for each token z.
+    # `prompted` makes (u, e(z)) for each token z. Both are as wide as the prompt u, which may be lifted.
     pairs = prompted(model, prompt, vocabulary)  # (X + 1, 2, width)
-    rows = torch.cat([pairs[:1, 0], pairs[:, 1]])  # the prompt, then the tokens 0, …, X - 1, then MASK
-    index = torch.where(tokens == MASK, -1, tokens + 1)  # the prompt is row 0, so the token z is row z + 1
+    rows = torch.cat([pairs[:1, 0], pairs[:, 1]])  # These are the prompt, the tokens 0, …, X - 1, and MASK.
+    index = torch.where(tokens == MASK, -1, tokens + 1)  # The prompt is row 0, so token z is row z + 1.
     prompt_index = torch.zeros_like(tokens[:, :1])
     return Evidence(lifted(model, rows), torch.cat([prompt_index, index], 1))
 
@@ -109,18 +113,19 @@ def prompted(
 ) -> Float[Tensor, "n T+1 S"]:
     """Return embeddings with a prompt in front, ê(x) = (u, e(x_1), …, e(x_T)).
 
-    This is (4.4). In (3.2) `tokens` begin with MASK.
+    This is (4.4) of the paper. For (3.2), pass `tokens` that begin with MASK.
 
     Args:
         model: the model.
-        prompt: the vector u: (S,) for an HMM; (M*H,), or lifted (M^N * H,), for a memory model.
+        prompt: the vector u, of nonnegative numbers. It is (S,) for an HMM. For a memory model it is (M*H,), or lifted,
+            (M^N * H,).
         tokens: texts, (n, T).
 
     Returns:
-        Embeddings as wide as the prompt: (n, T + 1, S), (n, T + 1, M*H) or (n, T + 1, M^N * H).
+        Embeddings as wide as the prompt, (n, T + 1, S), (n, T + 1, M*H) or (n, T + 1, M^N * H).
 
     Raises:
-        ValueError: the prompt or the tokens have a bad entry or another shape.
+        ValueError: the prompt has a negative or infinite entry, a token is out of range, or a shape does not fit.
 
     Example:
         >>> from hmmlib import random_hmm

@@ -1,10 +1,11 @@
-"""The forward and the backward pass over a chain in torch: differentiable, on any device, at any length.
+"""The forward and the backward pass over a chain in torch, with gradients, on any device and at any length.
 
 Once its memory is given, a memory model is an ordinary hidden Markov model. So it is run as K = |M|^N of them, all with
 the same A. The lifted chain is never multiplied out, and the cost is |M|^N * |H|^2 a token.
 
-Probabilities of long sequences are far below the smallest float, and real zeros must stay zeros. So a message is a
-pair: a mantissa for each entry, and one exponent of two for all of them. Scaling by powers of two rounds nothing.
+Probabilities of long sequences are far below the smallest float, and real zeros must stay zeros. So a message
+has two parts, a mantissa for each entry and one exponent e for all of them. It stands for the mantissas times 2^e.
+Scaling by powers of two rounds nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
 MAX_EXPONENT = {torch.float64: 1000, torch.float32: 120}
-"""Exponents of two that a float surely has, and its inverse too."""
+"""A bound b for each dtype, so that all powers of two from 2^-b to 2^b are floats."""
 
 Message = tuple[Tensor, Tensor]
 """Mantissas (n, K, S) and exponents of two (n, K, 1)."""
 
 
 def exponent_of(values: Tensor) -> Tensor:
-    """Return the exponent of the power of two just above each value, 0 for a zero.
+    """Return the exponent of the power of two just above each value, and 0 for a value of zero.
 
-    It is bounded so that the power's inverse is a float.
+    It is cut off at MAX_EXPONENT, so that the power and its inverse are floats.
     """
     bound = MAX_EXPONENT[values.dtype]
     _, exponent = torch.frexp(values.detach())
@@ -41,7 +42,7 @@ def exponent_of(values: Tensor) -> Tensor:
 
 
 def scaled(values: Tensor, exponent: Tensor) -> Tensor:
-    """Return values * 2**exponent in the dtype of the values. Unlike this, torch.ldexp works out powers in float32."""
+    """Return values * 2**exponent in the dtype of the values. torch.ldexp would compute the powers in float32."""
     exponent = exponent.clamp(max=MAX_EXPONENT[values.dtype])
     return values * torch.exp2(exponent.to(values.dtype))
 
@@ -49,8 +50,8 @@ def scaled(values: Tensor, exponent: Tensor) -> Tensor:
 def rescaled(message: Tensor, exponent: Tensor) -> Message:
     """Return a message with its largest mantissa between 1/2 and 1.
 
-    A message of zeros has no exponent of its own, but a gradient goes through it. So it takes the exponent of the
-    largest of the K beside it.
+    A message of zeros has no exponent of its own, but a gradient goes through it. So it is scaled like the largest of
+    the K messages that belong to the same text.
     """
     largest = message.detach().amax(-1, keepdim=True)
     if message.shape[-2] > 1:
@@ -68,11 +69,11 @@ def both_passes(
     Args:
         transition: A, (S, S).
         initial: P[H_0], (S,), or one for each value of the memory.
-        rows: the evidence v_0, …, v_T, each (n, K, S). v_0 is ones, as H_0 emits nothing.
-        normalise: rescales a message.
+        rows: the evidence v_0, …, v_T, each (n, K, S). v_0 is ones, because H_0 emits nothing.
+        normalise: a function of mantissas and exponents that returns them as a rescaled message.
 
     Returns:
-        P[H_i, v_{0:i-1}] and P[v_{i+1:T} | H_i] for i = 0, …, T.
+        The forward messages P[H_i, v_{0:i-1}], and the backward messages P[v_{i+1:T} | H_i], each for i = 0, …, T.
     """
     forward = _pass(initial.expand(rows[0].shape), rows[:-1], transition.T.contiguous(), normalise)
     # The way back begins with ones and has A in the place of its transpose. So nothing is divided by P[H_i], which may
@@ -84,6 +85,7 @@ def both_passes(
 def _pass(
     first: Tensor, rows: list[Tensor], carry: Tensor, normalise: Callable[[Tensor, Tensor], Message]
 ) -> list[Message]:
+    """Return the first message and the one after each row. A step multiplies by the row, then by the matrix `carry`."""
     exponent = torch.zeros_like(first[..., :1], dtype=torch.int64)
     messages = [(first, exponent)]
     for row in rows:
@@ -96,16 +98,20 @@ def _pass(
 def aggregated_messages(
     model: HMM | MemoryHMM, evidence: Float[Tensor, "n T S"], at: slice = slice(1, None), own: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return τ_i of (C.1), or of (D.3) for a memory model, as mantissas and exponents of two.
+    """Return the product τ_i of the messages from both sides of position i, (C.1), or (D.3) for a memory model.
+
+    If the evidence is that of tokens x, τ_i is P[H_i, X_{-i} = x_{-i}], or P[M, H_i, X_{-i} = x_{-i}] for a memory
+    model. Its entries may be far below the smallest float, so it comes as mantissas and exponents of two.
 
     Args:
         model: the model.
-        evidence: embeddings (n, T, S), or lifted, (n, T, M^N * H).
-        at: a slice of the positions 0, …, T of the chain H_0, …, H_T, in ascending order.
+        evidence: embeddings, (n, T, S), or the lifted ones of a memory model, (n, T, M^N * H).
+        at: a slice of the positions 0, …, T of the chain H_0, …, H_T, in ascending order. The default is 1, …, T.
         own: whether the evidence of position i itself counts too. Then the result is P[H_i, v], or P[M, H_i, v].
 
     Returns:
-        Mantissas, (n, positions, S) or (n, positions, M^N * H), and exponents of two, (n, positions, 1).
+        Mantissas, (n, positions, S) or (n, positions, M^N * H), and exponents e, (n, positions, 1). The value of τ_i is
+        its mantissas times 2^e.
 
     Raises:
         ValueError: the evidence has another shape, or `at` holds no position.
@@ -148,19 +154,19 @@ def aggregated_messages(
 
 
 def _positions(at: slice, length: int) -> range:
-    """The positions of a chain of H_0, …, H_T that a slice holds."""
+    """Return the positions of a chain H_0, …, H_T that a slice holds."""
     of_type("at", at, slice)
     try:
         positions = range(length + 1)[at]
-    except (TypeError, ValueError):  # Its step is 0, or an end is no integer.
+    except (TypeError, ValueError):  # The step of `at` is 0, or an end of it is not an integer.
         positions = range(0)
     if not positions or positions.step < 0:
-        raise ValueError(f"at must be a slice of the positions 0 to {length}, at least one, ascending, not {at}")
+        raise ValueError(f"at must be a slice of one or more of the positions 0 to {length}, ascending, not {at}")
     return positions
 
 
 def _times_prior(model: MemoryHMM, tau: Tensor, exponent: Tensor) -> Message:
-    """Multiply P[M] into the messages given M, and give all values of the memory the exponent of the largest."""
+    """Multiply the messages given M by P[M], and give all values of the memory the exponent of the largest product."""
     prior = model.memory.reshape(-1, 1)
     size = exponent + exponent_of(prior)
     possible = (tau.detach().amax(-1, keepdim=True) > 0) & (prior > 0)

@@ -1,7 +1,7 @@
-"""The law of a variable given the evidence, by operations of torch or by compiled loops.
+"""The law of a variable, that is, its distribution, given the evidence.
 
-Torch is differentiable and runs on any device. On a CPU, where no gradient is asked for, compiled loops do the same
-without a temporary.
+It is computed by operations of torch, which give gradients and run on any device. On a CPU, if no gradient is asked
+for, compiled loops do the same without storing intermediate results.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.models.tensors import carries_tangent
 
 BLOCK = 2**22
-"""Entries of evidence that torch works on at a time. This bounds the memory in use."""
+"""How many entries of evidence torch works on at a time. This bounds the memory in use."""
 SMALL = 2**16
-"""Entries of evidence below which a second thread costs more than it brings."""
+"""The number of entries of evidence below which a second thread costs more than it saves."""
 
 
 def compiled_loops() -> ModuleType | None:
@@ -47,13 +47,13 @@ def law_given_evidence(
         model: the model.
         evidence: what is known of each position.
         variable: whose law it is.
-        at: the positions.
+        at: the positions, as a slice of 0, …, T.
         with_own_evidence: whether the evidence of a position itself counts for its law.
-        with_likelihood: whether P[v] is asked for too, which needs the evidence of every position.
+        with_likelihood: whether P[v] is asked for too. Then `with_own_evidence` must be true.
 
     Returns:
-        The law, (n, positions, D) or (n, positions, X), zeros where v has probability zero. And P[v], its mantissa and
-        exponent of two, (n, positions, 2), which has no meaning unless it was asked for.
+        The law, (n, positions, D) or (n, positions, X), which is zero where v has probability zero. Then P[v] as a
+        mantissa and an exponent of two, (n, positions, 2), which has no meaning unless it was asked for.
     """
     if needs_torch(model, evidence):
         return _law_in_torch(model, evidence, variable, at, with_own_evidence)
@@ -61,7 +61,7 @@ def law_given_evidence(
 
 
 def needs_torch(model: HMM | MemoryHMM, evidence: Evidence) -> bool:
-    """Whether compiled loops cannot be used: for a derivative, on a GPU, without numba, for no text at all."""
+    """Tell whether a derivative, a GPU, the lack of numba, or the lack of any text rules out the compiled loops."""
     for part in (evidence.rows, *vars(model).values()):
         if not isinstance(part, Tensor):
             continue
@@ -83,13 +83,13 @@ def _law_in_torch(
         weights = sums[..., variable.entries]
         total = weights.sum(-1, keepdim=True)
         possible = total > 0
-        # Where nothing is possible, nothing is divided, so that the gradient of all else stays a number.
+        # Where nothing is possible, 0 is divided by 1, because 0 / 0 would make the gradient of all else NaN.
         law = torch.where(possible, weights, 0) / torch.where(possible, total, 1)
         if variable.columns is not None:
             law = law @ variable.columns.T  # (D.1)
         laws.append(law)
         likelihoods.append(torch.cat([total, exponent.to(total.dtype)], -1))
-    # At T = 1 nothing is conditioned on. That has a gradient too, of zeros.
+    # At T = 1 the law of a token depends on no evidence. This sum gives it a gradient all the same, of zeros.
     return torch.cat(laws) + 0 * evidence.rows[:1, :1].sum(), torch.cat(likelihoods)
 
 
@@ -112,7 +112,7 @@ def _law_in_loops(
         entries = variable.entries
     else:
         prior = torch.ones(1, dtype=dtype, device="cpu")
-        entries = variable.entries[:0]  # For the loops no entries stand for all states.
+        entries = variable.entries[:0]  # The loops read an empty list of entries as all states.
     columns = variable.columns
     if columns is None:
         columns = device.uninitialized(0, 0, dtype=dtype)
@@ -129,7 +129,7 @@ def _law_in_loops(
         as_array(prior_exponent),
     )
     query = loops.Query(as_array(variable.groups), as_array(entries), as_array(columns.T), first, with_own_evidence)
-    # Four factors of 1e-77 stay within the range of float64. In float32 every message is scaled.
+    # Four factors of 1e-77 stay within the range of float64. In float32 each message is scaled after every step.
     steps_between_scalings = 4 if dtype == torch.float64 else 1
     scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], steps_between_scalings)
     row_array = as_array(rows.squeeze(1))
@@ -150,12 +150,12 @@ def _law_in_loops(
 
 @cache
 def _powers(dtype: torch.dtype) -> np.ndarray:
-    """The powers 2^-2b, …, 2^b for the largest exponent b, in which the loops look powers up."""
+    """Return the powers 2^-2b, …, 2^b, where b is MAX_EXPONENT. The loops look powers up in this table."""
     bound = MAX_EXPONENT[dtype]
     exponents = torch.arange(-2 * bound, bound + 1, dtype=dtype, device="cpu")
     return torch.exp2(exponents).numpy()
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """Return a tensor as an array that is laid out row by row, so that the loops are compiled once for each dtype."""
+    """Return a tensor as an array that is stored row by row, so that the loops are compiled once for each dtype."""
     return tensor.detach().contiguous().numpy()

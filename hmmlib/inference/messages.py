@@ -1,6 +1,7 @@
-"""Conditional probabilities read off the messages (appendices C and D.2): fast, and at any length.
+"""Conditional probabilities from the messages of appendices C and D.2, computed fast and at any length.
 
-`reference` has the same formulas as the paper prints them, so read that first.
+The module `reference` has the same formulas as the paper prints them, so read that first. A message sums up what the
+evidence of all positions on one side of a position says of its state. The module `evidence` says what evidence is.
 
 What is impossible has probability exactly 0. In float64 a probability of 1e-100 or more is right to 1e-12 of itself, at
 any length, under two conditions:
@@ -9,9 +10,9 @@ any length, under two conditions:
 2. The text does not contradict itself. That is, at every position the states that the text before it allows and those
    that the text after it needs overlap by 1e-100 or more of their weight.
 
-Where A has no zeros, the second always holds. A text drawn from the model breaks it with a probability of about 1e-100.
-Beyond these bounds, and in float32 beyond 1e-30, what is so unlikely may count as impossible, and a gradient may not be
-a number. `possible_given_others` is right in any case.
+Where A has no zeros, the second condition always holds. A text drawn from the model breaks it with a probability of
+about 1e-100. If a condition does not hold, what is so unlikely may count as impossible, and a gradient may be NaN. In
+float32 the bound is 1e-30 instead of 1e-100. `possible_given_others` is right in any case.
 """
 
 from __future__ import annotations
@@ -41,21 +42,22 @@ EVERY_TOKEN = slice(1, None)
 def masked_token_probs(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Float[Tensor, "n T X"]:
-    """Return the ideal masked language model G of Section 2: row i is P[X_i | X_{-i} = x_{-i}].
+    """Return the ideal masked language model G of Section 2, whose row i is P[X_i | X_{-i} = x_{-i}].
 
-    Positions that hold MASK are not conditioned on. With a prompt it is Ḡ of `prompted(model, prompt, tokens)`, and
-    position i of x becomes i + 1.
+    Here x is a text, and x_{-i} are all its tokens but the i-th. Positions that hold MASK are not conditioned on. With
+    a prompt the result is Ḡ of `prompted(model, prompt, tokens)`, and position i of x becomes i + 1.
 
     Args:
         model: the model.
         tokens: texts, (n, T), of integers from 0 to X - 1, or MASK.
-        prompt: one vector, see `prompted`.
+        prompt: one vector that is put in front of every text, as `prompted` does it.
 
     Returns:
         Distributions, (n, T, X), or (n, T + 1, X) with a prompt. A row is zero where x_{-i} has probability zero.
 
     Raises:
-        ValueError: tokens are no integers, out of range, or of another shape, or the prompt is bad.
+        ValueError: the tokens are not integers, are out of range, or have another shape, or `prompted` does not take
+            the prompt.
 
     Example:
         >>> from hmmlib import MASK, random_hmm
@@ -71,14 +73,16 @@ def masked_token_probs(
 def masked_token_probs_from_embeddings(
     model: HMM | MemoryHMM, embeddings: Float[ArrayLike, "n T S"]
 ) -> Float[Tensor, "n T X"]:
-    """Return Ḡ of appendices C and D.2: row i is W τ_i / ‖τ_i‖₁, or the zero vector if ‖τ_i‖₁ = 0.
+    """Return Ḡ of appendices C and D.2, whose row i is W τ_i / ‖τ_i‖₁, or the zero vector if ‖τ_i‖₁ = 0.
 
-    Gradients with respect to `embeddings` are right at zeros too. If ‖τ_i‖₁ = 0 there is no derivative, and the
-    gradient is zero.
+    Here τ_i is the product of the messages from both sides of position i, as `aggregated_messages` gives it. In a
+    memory model it is reduced by φ of (D.4) first. Gradients with respect to `embeddings` are right at zeros too. If
+    ‖τ_i‖₁ = 0 there is no derivative, and the gradient is zero.
 
     Args:
         model: the model.
-        embeddings: nonnegative, (n, T, S) for an HMM; (n, T, M*H) or lifted (n, T, M^N * H) for a memory model.
+        embeddings: nonnegative numbers, (n, T, S) for an HMM. For a memory model they are (n, T, M*H), or lifted,
+            (n, T, M^N * H).
 
     Returns:
         Distributions, (n, T, X).
@@ -100,9 +104,10 @@ def masked_token_probs_from_embeddings(
 def latent_given_others(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Float[Tensor, "n T S"]:
-    """Return the law of the latent at every position, given all other tokens.
+    """Return the distribution of the latent at every position, given all other tokens.
 
-    For an HMM it is P[H_i | X_{-i} = x_{-i}]. For a memory model it is P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}].
+    The latent is what a token depends on. For an HMM the result is P[H_i | X_{-i} = x_{-i}]. For a memory model it is
+    P[M_{J_i}, J_i, S_i | X_{-i} = x_{-i}].
 
     Args:
         model: the model.
@@ -129,7 +134,9 @@ def latent_given_others(
 def possible_given_others(
     model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"], prompt: Float[ArrayLike, " S"] | None = None
 ) -> Bool[Tensor, "n T S"]:
-    """Return whether each entry of `latent_given_others` is positive. Zeros alone decide, so underflow does not matter.
+    """Tell whether each entry of `latent_given_others` is positive, even if it is too small for a float.
+
+    Only the places of the zeros in the model and in the evidence are used, so underflow does not matter.
 
     Args:
         model: the model.
@@ -153,7 +160,7 @@ def possible_given_others(
     if isinstance(model, MemoryHMM):
         initial = model.memory.reshape(-1, 1) * support(initial)
     rows = support(evidence.rows)[evidence.index].unflatten(2, (-1, model.n_states)).unbind(1)
-    rows = [torch.ones_like(rows[0]), *rows]  # H_0 emits nothing
+    rows = [torch.ones_like(rows[0]), *rows]  # H_0 emits nothing.
     forward, backward = both_passes(support(model.transition), support(initial), rows, _support_of_message)
     from_left = torch.stack([message for message, _ in forward[1:]], 1)
     from_right = torch.stack([message for message, _ in backward[1:]], 1)
@@ -167,13 +174,14 @@ def support(values: Tensor) -> Tensor:
 
 
 def _support_of_message(message: Tensor, exponent: Tensor) -> Message:
+    """Return the support of a message. This takes the place of `forward_backward.rescaled`."""
     return support(message), exponent
 
 
 def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T+1 S"]:
     """Return P[H_i | X_{1:T} = x] for all i from 0 to T.
 
-    In a memory model H_i is (J_i, S_i), and the memory is summed over.
+    In a memory model H_i is (J_i, S_i), and the probabilities are summed over the memory.
 
     Args:
         model: the model.
@@ -183,7 +191,7 @@ def posteriors(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[T
         (n, T + 1, S). It is zero where x has probability zero.
 
     Raises:
-        ValueError: tokens are no integers, out of range, or of another shape.
+        ValueError: the tokens are not integers, are out of range, or have another shape.
 
     Example:
         >>> from hmmlib import random_hmm
@@ -250,17 +258,17 @@ def memory_posterior(model: MemoryHMM, tokens: Int[ArrayLike, "n T"], cell: int 
 
 
 def log_likelihood(model: HMM | MemoryHMM, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, " n"]:
-    """Return log Pr(X_{1:T} = x) in nats.
+    """Return the natural logarithm of Pr(X_{1:T} = x), the probability of a text.
 
     Args:
         model: the model.
-        tokens: texts, (n, T). MASK is summed over.
+        tokens: texts, (n, T). Positions that hold MASK are summed over.
 
     Returns:
         (n,). It is minus infinity where x has probability zero.
 
     Raises:
-        ValueError: tokens are no integers, out of range, or of another shape.
+        ValueError: the tokens are not integers, are out of range, or have another shape.
 
     Example:
         >>> from hmmlib import random_hmm

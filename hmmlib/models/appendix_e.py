@@ -1,8 +1,9 @@
 """The random models of appendix E.
 
-A seed gives the same model again on the same platform, with the same number of threads. Torch splits the columns of a
-softmax among its threads (`torch.set_num_threads`) and rounds those at the edges of a part in another way, so with
-another number of threads the last digit of some emissions differs. A trial notes the number that it had.
+A seed gives the same model again on the same platform with the same number of threads. The number of threads matters
+because torch splits the columns of a softmax among its threads (`torch.set_num_threads`), and rounds the columns at the
+edges of each part in another way. So with another number of threads the last digit of some emissions differs. A trial
+records the number that it had.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ SHARP = 0.01
 FLAT = 10.0
 """The temperature of start distributions and priors in appendix E. It makes them nearly uniform."""
 MOST_JOINT = 2**24
-"""The most joint values of a memory's cells. With more of them the model alone would fill a computer's memory."""
+"""The most joint values that memory cells may have. With more, the model alone would fill a computer's memory."""
 
 
 def softmax_of_uniform(shape: tuple[int, ...], temperature: float, generator: torch.Generator) -> Tensor:
-    """Draw distributions over the first axis: the softmax of logits, uniform on [0, 1], over the temperature."""
+    """Draw distributions over the first axis. Each is the softmax of uniform logits divided by the temperature.
+
+    The logits are uniform on [0, 1].
+    """
     logits = torch.rand(shape, generator=generator, dtype=torch.float64)
     return torch.softmax(logits / temperature, dim=0)
 
@@ -58,13 +62,15 @@ def joint_shape(n_memory: int, n_cells: int) -> tuple[int, ...]:
 def random_hmm(n_states: int, n_tokens: int = 10, seed: int | torch.Generator = 0, temperature: float = SHARP) -> HMM:
     """Draw a hidden Markov model as in appendix E.
 
-    Its transition matrix is nearly a permutation, its emissions are nearly one-hot, its start is nearly uniform.
+    Its transition matrix is nearly a permutation of the states. Its emissions are nearly one-hot, and its start
+    distribution is nearly uniform.
 
     Args:
         n_states: the number of hidden states.
         n_tokens: the size of the vocabulary.
         seed: a seed, or the generator to draw from. The last digits depend on `torch.get_num_threads()` too.
-        temperature: how far the mixing weights and the emissions are from one-hot.
+        temperature: the temperature of the mixing weights and of the emissions. The lower it is, the closer they are to
+            one-hot.
 
     Raises:
         ValueError: a size is below 1, or the temperature is not positive.
@@ -98,12 +104,13 @@ def random_memory_hmm(
 
     Args:
         n_memory: the number of values of a memory cell.
-        n_states: the number of hidden states, over all cells.
+        n_states: the number of hidden states h = (j, s), over all cells j. It must be a multiple of `n_cells`.
         n_tokens: the size of the vocabulary.
         seed: a seed, or the generator to draw from. The last digits depend on `torch.get_num_threads()` too.
         n_cells: the number of memory cells.
-        temperature: how far the mixing weights and the emissions are from one-hot.
-        permutations: how many permutations the transition matrix mixes, by default `n_states`.
+        temperature: the temperature of the mixing weights and of the emissions. The lower it is, the closer they are to
+            one-hot.
+        permutations: the number of permutations that the transition matrix mixes. The default is `n_states`.
 
     Raises:
         ValueError: a size is below 1 or too large, or the temperature is not positive.

@@ -13,7 +13,7 @@ from hmmlib.validation import SUM_TOLERANCE
 
 
 def reachable(transition: Tensor) -> Tensor:
-    """Return which states lead to which in zero or more steps: bool (S, S), true at [h', h] where h leads to h'."""
+    """Return a bool matrix, (S, S), that is true at [h', h] where state h leads to h' in zero or more steps."""
     n_states = len(transition)
     in_no_step = torch.eye(n_states, dtype=torch.bool, device=transition.device)
     in_one_step = transition.detach() > 0
@@ -25,12 +25,12 @@ def reachable(transition: Tensor) -> Tensor:
 
 
 STEPS_AT_ONCE = 1024
-"""So many steps rounding may add up, before the columns of a power of A are made to sum to 1 again."""
+"""The number of steps after which the columns of a power of A are made to sum to 1 again, as rounding adds up."""
 
 
 @without_autocast()
 def law_after(steps: int, transition: Tensor, law: Tensor) -> Tensor:
-    """Return A^steps applied to a distribution, (S,), which is a distribution however many steps there are."""
+    """Return A^steps applied to a distribution, (S,). The result sums to 1 however many steps there are."""
     many_steps, remaining_steps = divmod(steps, STEPS_AT_ONCE)
     if many_steps:
         power = torch.linalg.matrix_power(transition, STEPS_AT_ONCE)
@@ -40,9 +40,9 @@ def law_after(steps: int, transition: Tensor, law: Tensor) -> Tensor:
 
 
 def as_law(law: Tensor) -> Tensor:
-    """Return probabilities, divided by their sum if it is further from 1 than that of a model's distribution may be.
+    """Return probabilities, divided by their sum if it is further from 1 than SUM_TOLERANCE allows.
 
-    Columns of A and P[H_0] may be off by their tolerances, which add up in a product.
+    The columns of A and P[H_0] may each be off by this tolerance, and in a product these errors add up.
     """
     total = law.sum()
     is_off = (total.detach() - 1).abs() > SUM_TOLERANCE[law.dtype]
@@ -50,12 +50,12 @@ def as_law(law: Tensor) -> Tensor:
 
 
 def chain_period(transition: Tensor) -> tuple[bool, int]:
-    """Return whether the chain is irreducible, and its period, which is 0 where it is reducible."""
+    """Return whether the chain is irreducible, and its period. The period of a reducible chain is given as 0."""
     from scipy.sparse.csgraph import shortest_path  # Only here, because it takes long to load.
 
     if not reachable(transition).all():
         return False, 0
-    # follows[h, h'] is true where h' can come after h. A tensor that torch.func wraps becomes no array, but lists.
+    # follows[h, h'] is true where h' can come after h. NumPy cannot read a tensor that torch.func wraps, so lists help.
     follows = np.array((transition.detach().T > 0).tolist())
     # level[h] is the least number of steps from state 0 to h.
     level = shortest_path(follows, unweighted=True, indices=0).astype(int)
@@ -72,7 +72,8 @@ def stationary_law(transition: Tensor) -> Tensor:
     is accurate to rounding, however small it is.
 
     Raises:
-        ValueError: there is more than one such distribution, or one of its entries is too small for a float.
+        ValueError: there is more than one such distribution, because several classes of states are closed, that is,
+            never left. Or an entry of the distribution is too small for a float.
     """
     transition = transition.detach()
     reach = reachable(transition)
@@ -80,13 +81,13 @@ def stationary_law(transition: Tensor) -> Tensor:
     is_closed = (~reach | reach.T).all(0)
     closed = is_closed.nonzero().squeeze(-1)
     if not reach[closed][:, closed].all():
-        raise ValueError("there is more than one stationary distribution: transition has several closed classes")
+        raise ValueError("transition has several closed classes, and therefore more than one stationary distribution")
     law = _by_elimination(transition[closed][:, closed])
     return torch.zeros_like(transition[0]).index_copy(0, closed, law)
 
 
 def _by_elimination(transition: Tensor) -> Tensor:
-    """The stationary distribution of an irreducible chain."""
+    """Return the stationary distribution of an irreducible chain."""
     rates = transition.clone()
     for k in range(len(rates) - 1, 0, -1):
         leaving = rates[:k, k]
@@ -100,5 +101,5 @@ def _by_elimination(transition: Tensor) -> Tensor:
     tolerance = 10 * SUM_TOLERANCE[law.dtype]
     stays = torch.allclose(transition @ law, law, rtol=tolerance, atol=0)
     if not stays or not (law > 0).all():
-        raise ValueError("transition has entries too small for its stationary distribution in floats")
+        raise ValueError("transition must have no entries too small for its stationary distribution in floats")
     return law

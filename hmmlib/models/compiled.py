@@ -1,7 +1,8 @@
-"""The draw of a chain and of its tokens, compiled for CPUs.
+"""The loops that draw a chain and its tokens, compiled for CPUs.
 
-A table of distribution functions is `cumulative` (R, K), one a row. The value that a number in [0, 1) draws from a row
-is how many of the row's entries are at most that number. The search for it begins where `guide` says.
+Each row of a table `cumulative` (R, K) is the distribution function of one distribution on the values 0, …, K - 1. A
+random number from [0, 1) draws a value from a row, by inverting the function. The value is the number of entries of the
+row that are at most the random number. To find it fast, the search begins where `guide` says.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-# A product and the sum that it goes into may be rounded once.
+# The compiler may round a product and the sum that it enters once, together.
 compiled = njit(nogil=True, cache=True, fastmath={"contract"})
-# Sums, least and largest entries of a row may be taken in any order.
+# The compiler may also add in any order, and may take it that no number is NaN and that -0 is 0.
 reduction = njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz", "nnan"})
 
 GUIDES = 256
-"""Into how many equal parts the numbers from 0 to 1 are cut."""
+"""The number of equal parts into which `guide` cuts the interval from 0 to 1."""
 
 
 @compiled
 def guide(cumulative):
-    """Return how many entries of each row are at most g / GUIDES, for each g: (R, GUIDES)."""
+    """Return how many entries of each row are at most g / GUIDES, for g = 0, …, GUIDES - 1, as (R, GUIDES).
+
+    A search for a number from part g begins there.
+    """
     start = np.zeros((cumulative.shape[0], GUIDES), np.int32)
     for r in range(cumulative.shape[0]):
         k = 0
@@ -33,7 +37,7 @@ def guide(cumulative):
 
 @compiled
 def choose(cumulative, start, row, uniform):
-    """Return the value that the number `uniform` draws from a row, by the table's guide `start`."""
+    """Return the value that the number `uniform` draws from a row. `start` is the table's guide."""
     k = start[row, int(uniform * GUIDES)]
     while cumulative[row, k] <= uniform:
         k += 1
@@ -42,7 +46,11 @@ def choose(cumulative, start, row, uniform):
 
 @compiled
 def walk(cumulative, start, uniform, current, out):
-    """Move chains on from their states `current` (n,), in place, by `uniform` (steps, n). Write to `out` (n, steps)."""
+    """Move n chains on by some steps, and write their states to `out`, (n, steps).
+
+    The chains go on from the states `current` (n,), which the last states replace. Each of the numbers `uniform`
+    (steps, n) draws one step of one chain.
+    """
     for i in range(uniform.shape[0]):
         for c in range(len(current)):
             current[c] = choose(cumulative, start, current[c], uniform[i, c])
@@ -51,7 +59,10 @@ def walk(cumulative, start, uniform, current, out):
 
 @compiled
 def emit(cumulative, start, uniform, states, memory, n_states, out):
-    """Draw a token for each of the states (n, T), from row m * S + state, where the cell looked up holds m."""
+    """Draw a token for each of the states (n, T), and write it to `out`.
+
+    The distribution of the token is row m * S + state of the table, if the cell that the state looks up holds m.
+    """
     n_syntax = n_states // memory.shape[1]
     for c in range(out.shape[0]):
         for i in range(out.shape[1]):

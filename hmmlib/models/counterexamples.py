@@ -1,4 +1,7 @@
-"""Small models that break one hypothesis of a theorem and nothing else. Controls of the book's checks rest on them."""
+"""Small models that break one hypothesis of a theorem and nothing else.
+
+The book uses them as controls. A check of a theorem has to fail on a model that breaks one of its hypotheses.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,16 @@ ONE_TOKEN_FOR_TWO = [
     [0.0, 0.0, 1.0, 0.0],
     [0.0, 0.0, 0.0, 1.0],
 ]
-"""Emissions of four states. The first two emit the same token."""
+"""The emissions of four states, one in each column. The first two states emit the same token."""
 
 # Without independent columns: Assumptions 3.1 and 3.5
 
 
 @own_settings()
 def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0) -> HMM:
-    """Draw a model for which Assumption 3.2 holds and 3.1 fails, as W's last column is a mixture of two others.
+    """Draw a model for which Assumption 3.2 holds and Assumption 3.1 fails.
+
+    Assumption 3.1 fails because the last column of W is the mean of two others.
 
     Args:
         n_states: the number of hidden states, at least 2. If it is 2, the last column is a copy of the first.
@@ -48,10 +53,11 @@ def dependent_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0)
 
 @own_settings()
 def hidden_twins() -> HMM:
-    """Return four states α, β, γ, δ of which α and β emit the same token. Assumption 3.2 holds and 3.1 fails.
+    """Return a model of four states α, β, γ, δ, of which α and β emit the same token.
 
-    Token 1 comes from γ, which follows only α, and token 2 from δ, which follows only β. So the state before token 1 is
-    surely α, and that before token 2 surely β. But a mask in front of either token has the same token distribution.
+    Assumption 3.2 holds, and Assumption 3.1 fails. Token 1 comes from γ, which follows only α. Token 2 comes from δ,
+    which follows only β. So the state before token 1 is surely α, and the state before token 2 is surely β. But a mask
+    in front of token 1 has the same token distribution as a mask in front of token 2.
 
     Example:
         >>> from hmmlib import MASK, hidden_twins, posterior
@@ -68,7 +74,7 @@ def hidden_twins() -> HMM:
 
 
 def _positive_where(allowed: list[list[int]], generator: torch.Generator) -> Tensor:
-    """Random columns that are positive where `allowed` is 1."""
+    """Draw random columns that are positive where `allowed` is 1, and zero where it is 0."""
     pattern = torch.tensor(allowed, dtype=torch.float64)
     uniform = torch.rand(pattern.shape, generator=generator, dtype=torch.float64)
     weights = pattern * (0.2 + uniform)
@@ -79,9 +85,13 @@ def _positive_where(allowed: list[list[int]], generator: torch.Generator) -> Ten
 def essential_twins(seed: int | torch.Generator = 0) -> HMM:
     """Draw a model of four states a, b, c, d for which no prompt helps.
 
-    All states lead to both a and b, whose columns of W are equal. State c follows only a, and d only b. So H* = {a, b}
-    satisfies Assumption 3.5 except for independence. H_0 is surely a for the input (1), which c emits, and b for the
-    input (2), which d emits. But Ḡ_2, the distribution behind a prompt, is the same for both.
+    All states lead to both a and b, whose columns of W are equal. State c follows only a, and d follows only b. So
+    H* = {a, b} satisfies Assumption 3.5, except that the columns are not independent. For the input (1), which c emits,
+    H_0 is surely a. For the input (2), which d emits, H_0 is surely b. But Ḡ_2, the token distribution behind a prompt,
+    is the same for both inputs.
+
+    Args:
+        seed: a seed, or the generator to draw from.
 
     Example:
         >>> from hmmlib import essential_states, essential_twins
@@ -102,11 +112,15 @@ def essential_twins(seed: int | torch.Generator = 0) -> HMM:
 
 @own_settings()
 def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
-    """Draw a stationary model of one cell, two values and states a, b, c, d. State b emits like a.
+    """Draw a stationary memory model whose state b emits like its state a, so that Assumption 4.2 fails.
 
-    If S* = {a, c, d}, the columns of W at M × S* are independent, but their span contains those of b. Tokens 0 and 1
-    come from a and b. Tokens 2 and 3 come from c, which follows only a, and 4 and 5 from d, which follows only b.
-    Between the inputs (0, 2) and (0, 4) no token distribution differs, though H_1 was a in one and b in the other.
+    It has one cell of two values and four states a, b, c, d. If S* = {a, c, d}, the columns of W at M × S* are linearly
+    independent, but their span contains the columns of b. Tokens 0 and 1 come from a and b. Tokens 2 and 3 come from c,
+    which follows only a. Tokens 4 and 5 come from d, which follows only b. The inputs (0, 2) and (0, 4) have the same
+    token distributions, although H_1 is a in the first and b in the second.
+
+    Args:
+        seed: a seed, or the generator to draw from.
 
     Example:
         >>> from hmmlib import assumption_4_2, recoverable_twins
@@ -120,7 +134,7 @@ def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
     to_d = [0, 1, 0, 0]
     transition = _positive_where([to_a, to_b, to_c, to_d], generator)
     emission = torch.zeros(6, 2, 4, dtype=torch.float64)
-    # States a and b have equal columns of W. Those of c and d have equal numbers, but for different tokens.
+    # States a and b have equal columns of W. States c and d have equal probabilities, but for different tokens.
     a_and_b = _two_tokens(generator)
     c_and_d = _two_tokens(generator)
     emission[0:2, :, 0] = a_and_b
@@ -131,7 +145,7 @@ def recoverable_twins(seed: int | torch.Generator = 0) -> MemoryHMM:
 
 
 def _two_tokens(generator: torch.Generator) -> Tensor:
-    """Distributions of two tokens, (2, 2), that differ between the two values of the memory."""
+    """Draw the distribution of two tokens for each of the two memory values, (2, 2). The two distributions differ."""
     uniform = torch.rand(2, generator=generator, dtype=torch.float64)
     share = (torch.arange(2) + uniform) / 2
     return torch.stack([share, 1 - share])
@@ -141,13 +155,17 @@ def _two_tokens(generator: torch.Generator) -> Tensor:
 def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
     """Return a model whose memory can be inferred only from pairs of tokens. Each token alone is uniform.
 
-    The state is a symbol b and a phase that alternates. The token is b + m * phase modulo n. For inputs of length 2,
-    M = 0 is likely exactly where both tokens agree. With all states in S*, all of Assumption 4.2 holds but
-    independence. The chain is stationary.
+    A state is a symbol b from 0 to n - 1 and a phase, which is 0 or 1. A step keeps b and changes the phase. If the
+    cell holds m, the token is b + m * phase modulo n. For inputs of length 2, M = 0 is likely exactly if both tokens
+    agree. If S* has all states, all of Assumption 4.2 holds except that the columns of W are not independent. The chain
+    is stationary.
 
     Args:
         n: the number of memory values.
-        noise: the probability that the state is drawn afresh.
+        noise: the probability that a step draws a uniform state instead.
+
+    Raises:
+        ValueError: `n` is below 1, or `noise` is not from 0 to 1.
 
     Example:
         >>> from hmmlib import masked_token_probs, parity_memory_hmm
@@ -172,7 +190,7 @@ def parity_memory_hmm(n: int, noise: float) -> MemoryHMM:
 # Against Lemma D.9 as it is printed
 
 EMISSIONS_OF_SHRINKING_SUPPORT = [
-    [[0.5, 0.0, 0.0], [0.0, 0.0, 0.0]],  # token 0 from p, q, r if M = 0, and if M = 1
+    [[0.5, 0.0, 0.0], [0.0, 0.0, 0.0]],  # the probability of token 0 in p, q, r if M = 0, and if M = 1
     [[0.5, 0.0, 0.0], [1.0, 0.0, 1.0]],
     [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
     [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]],
@@ -181,16 +199,18 @@ EMISSIONS_OF_SHRINKING_SUPPORT = [
 
 @own_settings()
 def shrinking_support(seed: int | torch.Generator | None = None) -> tuple[MemoryHMM, list[int]]:
-    """Return a model for which no attention head can do what Lemma D.9 prints.
+    """Return a model for which no attention head can do what Lemma D.9 says as it is printed.
 
-    It has three states. State p leads to q, and q to r. State r leads to p, or to itself.
+    It has three states. State p leads to q, and q leads to r. State r leads to p or to itself. The memory has two
+    values, and μ gives weight only to value 0. The set S* is {p, q}.
 
-    The task weighs value 0 of two, and S* = {p, q}. If M = 0, tokens 0 and 1 both come from p alone. If M = 1, token 1
-    comes from p or r, and token 0 from nowhere. So after token 0 the next state is surely q, but after token 1 it may
-    also be p or r. Behind a prompt for M = 0, the next state is q after either, and the outputs are equal.
+    If M = 0, only p emits tokens 0 and 1. If M = 1, p and r emit token 1, and no state emits token 0. So after token 0
+    the next state is surely q, but after token 1 it may also be p or r. Behind a prompt for M = 0, the next state is q
+    after either token, so the outputs for both tokens are equal.
 
     Args:
-        seed: draws other probabilities with the same zeros. Without one they are round numbers.
+        seed: a seed or a generator that draws other probabilities with the same zeros. Without one they are round
+            numbers.
 
     Returns:
         The model, which is stationary, and S*.

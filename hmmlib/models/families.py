@@ -1,7 +1,6 @@
-"""Small random models, each of a family that satisfies an assumption of the paper. Many have exact zeros and ties.
+"""Small random models, in families of which most satisfy an assumption of the paper.
 
-In this module `n_states`, `n_tokens` and `n_memory` are the sizes S, X and M. A `seed` is a number or the generator to
-draw from. `zeros` is about the share of entries that are exactly zero. Sizes that cannot be raise a ValueError.
+Many of their entries are exactly zero or exactly equal, because such zeros and ties are the hard cases of the theory.
 """
 
 from __future__ import annotations
@@ -16,14 +15,17 @@ from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.validation import as_generator, integer, number
 
 MOST_DRAWS = 10_000
-"""Rejected draws after which a family gives up."""
+"""The number of rejected draws after which a family gives up."""
 
 
 # Parts of models
 
 
 def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Generator) -> Tensor:
-    """Draw distributions over the first axis, of small integers, with about a share `zeros` of exact zeros."""
+    """Draw distributions over the first axis, with about a share `zeros` of entries that are exactly zero.
+
+    Each is made of integers from 0 to 3, divided by their sum, so many entries are equal.
+    """
     number("zeros", zeros, 0, 1)
     weights = torch.randint(1, 4, shape, generator=generator).double()
     stays = torch.rand(shape, generator=generator, dtype=torch.float64) >= zeros
@@ -39,8 +41,8 @@ def sparse_columns(shape: tuple[int, ...], zeros: float, generator: torch.Genera
 def on_a_grid(columns: Tensor) -> Tensor:
     """Round distributions over the first axis to multiples of 2^-10.
 
-    Products of two such numbers, and sums of such products, are then exact. The largest entry gets what rounding down
-    takes from the column, so that the column still sums to 1.
+    Then float64 gives products of two such numbers, and sums of such products, without rounding. All entries are
+    rounded down, and the largest of a column gets what the column has lost, so that the column still sums to 1.
     """
     units = (columns * 2**10).floor()
     missing = 2**10 - units.sum(0, keepdim=True)
@@ -48,7 +50,7 @@ def on_a_grid(columns: Tensor) -> Tensor:
 
 
 def ergodic_transition(n_states: int, zeros: float, generator: torch.Generator) -> Tensor:
-    """Draw a sparse transition matrix. A cycle through all states and one loop make the chain ergodic."""
+    """Draw a sparse transition matrix that is ergodic, because it has a cycle through all states and one loop."""
     identity = torch.eye(n_states, dtype=torch.float64)
     cycle = identity.roll(1, 0)
     cycle[:, 0] = (cycle[:, 0] + identity[:, 0]) / 2
@@ -56,7 +58,7 @@ def ergodic_transition(n_states: int, zeros: float, generator: torch.Generator) 
 
 
 def in_equilibrium(transition: Tensor, emission: Tensor, memory: Tensor) -> MemoryHMM:
-    """Return the memory model that starts in its stationary distribution."""
+    """Return the memory model with these tables that starts in its stationary distribution."""
     uniform = torch.full_like(transition[0], 1 / len(transition))
     start = MemoryHMM(transition, emission, uniform, memory).stationary()
     return MemoryHMM(transition, emission, start, memory)
@@ -68,6 +70,15 @@ def in_equilibrium(transition: Tensor, emission: Tensor, memory: Tensor) -> Memo
 @own_settings()
 def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
     """Draw an HMM with exact zeros and ties in A, W and P[H_0]. It may be reducible or periodic.
+
+    Args:
+        n_states: the number of hidden states.
+        n_tokens: the size of the vocabulary.
+        seed: a seed, or the generator to draw from.
+        zeros: about the share of entries that are exactly zero.
+
+    Raises:
+        ValueError: a size is below 1, or `zeros` is not from 0 to 1.
 
     Example:
         >>> from hmmlib import sparse_hmm
@@ -86,9 +97,19 @@ def sparse_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, ze
 
 @own_settings()
 def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
-    """Draw a model that satisfies Assumption 3.2 (ergodic, P[H_0] of full support), with zeros in A and W.
+    """Draw a model that satisfies Assumption 3.2, with exact zeros in A and W.
 
-    Assumption 3.1 may hold or not. If `n_tokens` < `n_states`, and sometimes by chance, the columns of W are dependent.
+    So the chain is ergodic, and P[H_0] has full support. Assumption 3.1 may hold or not. It fails if `n_tokens` <
+    `n_states`, because the columns of W are then linearly dependent, and sometimes by chance.
+
+    Args:
+        n_states: the number of hidden states.
+        n_tokens: the size of the vocabulary.
+        seed: a seed, or the generator to draw from.
+        zeros: about the share of entries of W that are exactly zero. A has somewhat fewer zeros, and P[H_0] has none.
+
+    Raises:
+        ValueError: a size is below 1, or `zeros` is not from 0 to 1.
 
     Example:
         >>> from hmmlib import assumption_3_2, regular_hmm
@@ -106,9 +127,18 @@ def regular_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, z
 
 @own_settings()
 def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4) -> HMM:
-    """Draw a model that satisfies Assumptions 3.1 and 3.2. It needs `n_tokens` ≥ `n_states`.
+    """Draw a model that satisfies Assumptions 3.1 and 3.2, with exact zeros in A and W.
+
+    Models of `regular_hmm` are drawn until the columns of W are linearly independent.
+
+    Args:
+        n_states: the number of hidden states.
+        n_tokens: the size of the vocabulary, at least `n_states`.
+        seed: a seed, or the generator to draw from.
+        zeros: about the share of entries of W that are exactly zero.
 
     Raises:
+        ValueError: a size is too small, or `zeros` is not from 0 to 1.
         RuntimeError: there are so many zeros that no draw had independent columns.
 
     Example:
@@ -123,18 +153,24 @@ def non_degenerate_hmm(n_states: int, n_tokens: int, seed: int | torch.Generator
         model = regular_hmm(n_states, n_tokens, generator, zeros)
         if torch.linalg.matrix_rank(model.emission) == n_states:
             return model
-    raise RuntimeError(f"no independent columns among {MOST_DRAWS} draws: take fewer zeros than {zeros}")
+    raise RuntimeError(f"no independent columns among {MOST_DRAWS} draws. Take fewer zeros than {zeros}.")
 
 
 @own_settings()
 def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | torch.Generator = 0) -> HMM:
-    """Draw a model that satisfies Assumptions 3.1 and 3.2, but hardly.
+    """Draw a model that satisfies Assumptions 3.1 and 3.2, but Assumption 3.1 only just.
+
+    The last column of W is nearly equal to its first.
 
     Args:
         n_states: the number of hidden states.
-        n_tokens: the size of the vocabulary.
-        gap: how near W's last column is to its first. The condition of W is about 1 / gap.
+        n_tokens: the size of the vocabulary, at least `n_states`.
+        gap: a number from 0 to 1. The difference of the two columns is `gap` times that of two random columns, so the
+            condition number of W is about 1 / gap.
         seed: a seed, or the generator to draw from.
+
+    Raises:
+        ValueError: a size is too small, or `gap` is not from 0 to 1.
 
     Example:
         >>> from hmmlib import assumption_3_1, nearly_dependent_hmm
@@ -154,15 +190,23 @@ def nearly_dependent_hmm(n_states: int, n_tokens: int, gap: float, seed: int | t
 def essential_hmm(
     n_states: int, n_tokens: int, n_essential: int, seed: int | torch.Generator = 0, zeros: float = 0.4
 ) -> tuple[HMM, list[int]]:
-    """Draw a model that satisfies Assumptions 3.2 and 3.5. It needs `n_tokens` ≥ `n_essential`.
+    """Draw a model that satisfies Assumption 3.2, and Assumption 3.5 with a random set H* of states.
 
-    One to three states, the sources, lead into H* only, and each state of H* follows one of them. The columns of W at
-    H* are independent. Its other columns are drawn without any condition.
+    One to three states, the sources, lead only into H*, and each state of H* follows one of them. The columns of W at
+    H* are linearly independent. Its other columns are drawn without any condition.
+
+    Args:
+        n_states: the number of hidden states.
+        n_tokens: the size of the vocabulary, at least `n_essential`.
+        n_essential: the size of H*.
+        seed: a seed, or the generator to draw from.
+        zeros: about the share of entries of A and W that are exactly zero.
 
     Returns:
-        The model and its set H* of `n_essential` states.
+        The model, and H* as a list of states.
 
     Raises:
+        ValueError: a size is too small or too large, or `zeros` is not from 0 to 1.
         RuntimeError: there are so many zeros that no draw satisfied the assumptions.
 
     Example:
@@ -191,7 +235,7 @@ def essential_hmm(
         if independent and chain_period(transition) == (True, 1):
             initial = sparse_columns((n_states,), 0.0, generator)
             return HMM(transition, emission, initial, columns=True), essential
-    raise RuntimeError(f"no model of this kind among {MOST_DRAWS} draws: take fewer zeros than {zeros}")
+    raise RuntimeError(f"no model of this kind among {MOST_DRAWS} draws. Take fewer zeros than {zeros}.")
 
 
 # Models with a memory
@@ -202,6 +246,17 @@ def sparse_memory_hmm(
     n_memory: int, n_states: int, n_tokens: int, seed: int | torch.Generator = 0, zeros: float = 0.4, n_cells: int = 1
 ) -> MemoryHMM:
     """Draw a memory model with exact zeros and ties in A, W, P[H_0] and P[M].
+
+    Args:
+        n_memory: the number of values of a memory cell.
+        n_states: the number of hidden states, a multiple of `n_cells`.
+        n_tokens: the size of the vocabulary.
+        seed: a seed, or the generator to draw from.
+        zeros: about the share of entries that are exactly zero.
+        n_cells: the number of memory cells.
+
+    Raises:
+        ValueError: a size is not possible, or `zeros` is not from 0 to 1.
 
     Example:
         >>> from hmmlib import sparse_memory_hmm
@@ -230,24 +285,28 @@ def recoverable_memory_hmm(
     zeros: float = 0.5,
     stationary: bool = False,
 ) -> tuple[MemoryHMM, int, list[int], list[int]]:
-    """Draw a memory model with a cell j*, syntax states S* and memory values M* of Assumptions 3.2 and D.5.
+    """Draw a memory model for which Assumption 3.2 holds, and Assumption D.5 with a cell j* and sets S* and M*.
 
-    W has three kinds of columns. Those at M* × H* are independent. Those of cell j* at values outside M* are free,
-    because Assumption D.5 does not speak of them. All others are mixtures of one or two further distributions, made
-    without rounding. If M* is all of M, Assumption 4.2 holds.
+    S* is a set of syntax states, M* is a set of memory values, and H* is the set of states (j*, s) with s in S*. W has
+    three kinds of columns. Those at M* × H* are linearly independent. Those of cell j* at values outside M* are drawn
+    freely, because Assumption D.5 says nothing about them. All others are mixtures of one or two further distributions,
+    made without rounding. If M* holds all memory values, Assumption 4.2 holds too.
 
     Args:
         n_cells: the number of memory cells.
         n_memory: the number of values of a cell.
         n_syntax: the number of syntax states.
         n_recoverable: the size of S*.
-        values: the size of M*.
+        values: the size of M*, which is the support of μ in Assumption D.5.
         seed: a seed, or the generator to draw from.
-        zeros: about the share of entries of A and W that are zero. P[M] has half as many.
+        zeros: about the share of entries of A and W that are exactly zero. The share for P[M] is half of it.
         stationary: whether H_0 has the stationary distribution.
 
     Returns:
-        The model, j*, S* and M*.
+        The model, the cell j*, and S* and M* as lists.
+
+    Raises:
+        ValueError: a size is not possible, or `zeros` is not from 0 to 1.
 
     Example:
         >>> from hmmlib import assumption_4_2, recoverable_memory_hmm
@@ -265,7 +324,7 @@ def recoverable_memory_hmm(
     syntax = sorted(torch.randperm(n_syntax, generator=generator)[:n_recoverable].tolist())
     weighted = sorted(torch.randperm(n_memory, generator=generator)[:values].tolist())
     n_independent = n_recoverable * values
-    n_mixed = 0  # the number of distributions of which the third kind of columns are mixtures
+    n_mixed = 0  # This is how many distributions a column of the third kind mixes.
     if n_states > n_recoverable:
         n_mixed = int(torch.randint(1, 3, (1,), generator=generator))
     order = torch.randperm(n_states, generator=generator)
@@ -296,7 +355,7 @@ def recoverable_memory_hmm(
 
 
 def _independent_columns(n_columns: int, zeros: float, generator: torch.Generator) -> Tensor:
-    """Draw independent distributions over the first axis: sparse ones, each mixed with a token of its own."""
+    """Draw linearly independent distributions over the first axis. Each is sparse and mixed with a token of its own."""
     n_tokens = max(2, n_columns)
     while True:
         order = torch.randperm(n_tokens, generator=generator)

@@ -1,8 +1,8 @@
 """The generative models of the paper: the hidden Markov model (Section 3) and its memory-augmented variant (Section 4).
 
-Orientation, as in the paper: **columns** are conditional distributions.
-`transition[h', h] = P[H_i = h' | H_{i-1} = h]` (the paper's A), `emission[x, h] = P[X_i = x | H_i = h]` (W).
-The first token X_1 is emitted by H_1; H_0 emits nothing.
+As in the paper, the **columns** of a table are conditional distributions. The table `transition` is the paper's A, with
+`transition[h', h] = P[H_i = h' | H_{i-1} = h]`. The table `emission` is the paper's W, with
+`emission[x, h] = P[X_i = x | H_i = h]`. H_1 emits the first token X_1, and H_0 emits nothing.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-"""Types that tokens and states can be drawn in."""
+"""The types in which tokens and states can be drawn."""
 
 
 class Sample(NamedTuple):
-    """What a model drew.
+    """The sequences that a model drew.
 
     Example:
         >>> from hmmlib import random_memory_hmm
@@ -50,9 +50,9 @@ class Sample(NamedTuple):
     """
 
     tokens: Tensor
-    """(n, T)"""
+    """(n, T), the tokens."""
     states: Tensor | None
-    """(n, T + 1), from H_0 to H_T, or None if they were not asked for."""
+    """(n, T + 1), the states from H_0 to H_T, or None if they were not asked for."""
     memory: Tensor | None
     """(n, N), the values of the memory's cells, or None for an HMM."""
 
@@ -68,10 +68,11 @@ def recast(distribution: Tensor, device, dtype) -> Tensor:
 
 
 def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
-    """Return φ of (D.4), from lifted entries, (…, M^N * H), to those of the looked-up cell only, (…, M*H).
+    """Return φ of (D.4), which takes lifted vectors, (…, M^N * H), to vectors (…, M*H).
 
-    It is the mean over the values of the cells that a state does not look up. In a vector that `lift` made, these
-    entries are equal, so their mean gives back what was lifted.
+    A lifted vector has an entry for each state and each joint value of all cells. The result has one for each state and
+    each value of the cell that the state looks up, which is the mean over the values of all other cells. In a vector
+    that `MemoryHMM.lift` made, the entries of a mean are equal, so that φ gives back what was lifted.
     """
     n_syntax = lifted.shape[-1] // (n_memory**n_cells * n_cells)
     means = []
@@ -84,7 +85,7 @@ def unlift(lifted: Tensor, n_cells: int, n_memory: int) -> Tensor:
 
 
 class _Chain:
-    """What both models share: the Markov chain H_0, H_1, … with transition A and start distribution P[H_0]."""
+    """The Markov chain H_0, H_1, … that both models have, with the transition A and the start distribution P[H_0]."""
 
     def _set_chain(self, transition, emission, initial, emission_axes: int, hint: str = TRANSPOSED) -> None:
         """Check and copy the arrays. `hint` ends the error's message where a table is given by rows."""
@@ -111,7 +112,11 @@ class _Chain:
         return self.transition.device
 
     def to(self, device=None, dtype=None) -> Self:
-        """Return the same model on another device, or with another dtype (float64 or float32)."""
+        """Return the same model on another device, or with another dtype, which is float64 or float32.
+
+        Raises:
+            ValueError: this machine has no such device, or the dtype is another.
+        """
         moved = copy(self)
         for name, table in vars(self).items():
             if isinstance(table, Tensor):
@@ -121,14 +126,17 @@ class _Chain:
         return moved
 
     def embed(self, tokens: Int[ArrayLike, "n T"]) -> Float[Tensor, "n T S"]:
-        """Return the proper embeddings e(x) of tokens, which are rows of W, and ones for MASK.
+        """Return the proper embeddings e(x) of tokens. That of a token is its row of W, and that of MASK is ones.
 
         Args:
-            tokens: (n, T).
+            tokens: texts, (n, T).
 
         Returns:
-            P[X_i = x | H_i], (n, T, S). In a memory model P[X_i = x | M_{J_i}, H_i], (n, T, M*H), with index m * H + h
-            for value m and state h.
+            P[X_i = x_i | H_i], (n, T, S). For a memory model it is P[X_i = x_i | M_{J_i}, H_i], (n, T, M*H), where the
+            entry m * H + h is for value m and state h.
+
+        Raises:
+            ValueError: the tokens are not integers, are out of range, or have another shape.
         """
         table = self.emission.flatten(1)
         table = torch.cat([table, torch.ones_like(table[:1])])  # The last row, -1, is that of MASK.
@@ -142,7 +150,7 @@ class _Chain:
         """Return the distribution π with Aπ = π, (S,). No gradient goes through it.
 
         Raises:
-            ValueError: there is more than one, or an entry is too small for a float.
+            ValueError: there is more than one such distribution, or an entry of it is too small for a float.
         """
         return stationary_law(self.transition)
 
@@ -160,11 +168,11 @@ class _Chain:
             n: the number of sequences.
             length: the number of tokens of each.
             seed: a seed, or the generator to draw from. A seed gives the same draws again on the same platform.
-            states: whether to return the states. Without them, less memory is used.
-            dtype: the type of tokens and states. A small one uses less memory.
+            states: whether to return the states. Without them, less of the computer's memory is used.
+            dtype: the type of tokens and states. A small one uses less of it too.
 
         Raises:
-            ValueError: the dtype is no integer type, or too small.
+            ValueError: the dtype is not an integer type, or is too small for the tokens or states.
         """
         n = integer("n", n, 1)
         length = integer("length", length, 1)
@@ -175,7 +183,7 @@ class _Chain:
         memory = self._sample_memory(n, generator)
         cell_values = memory
         if memory is None:
-            # An HMM draws like a memory model with one cell of one value, whose index is 0.
+            # An HMM draws like a memory model whose single cell has a single value, 0.
             cell_values = torch.zeros(n, 1, dtype=torch.int64, device=self.device)
         tables = (self.transition, self.emission.flatten(1), self.initial)
         tokens, drawn_states = draw(*tables, cell_values, length, generator, states, dtype)
@@ -189,20 +197,21 @@ class _Chain:
 class HMM(_Chain):
     """A hidden Markov model (Section 3).
 
-    Arrays and tensors are accepted. They become float64 unless they are float32. `HMM.from_rows` takes a model in rows.
+    Arrays and tensors are accepted. They become float64 unless they are float32. If the rows of your tables sum to 1,
+    as those of hmmlearn and dynamax do, use `HMM.from_rows` instead.
 
     Columns have to sum to 1 within 1e-9, or within 1e-5 in float32. They are used as they are, because nothing divides
     them by their sums. If the columns of a state are off, every token gives this state too much or too little weight,
     so the errors add up over a text. In a text of T tokens the log-likelihood may be off by 2 T times the error of a
-    column, and the ratio of two posteriors by 4 T times, as a share. For 1000 tokens this share is at most 4e-6, and 4%
-    in float32. If your texts are long, divide each column by its sum first.
+    column. The ratio of two posteriors may have a relative error of 4 T times the error of a column. For 1000 tokens
+    this relative error is at most 4e-6, or 4% in float32. If your texts are long, divide each column by its sum first.
 
     Args:
         transition: the paper's A, (S, S). Column h is the distribution of the state after h.
         emission: the paper's W, (X, S). Column h is the distribution of the token given state h.
         initial: P[H_0], (S,).
-        columns: True says that the arrays are meant by columns. Otherwise a warning asks for this where their rows sum
-            to 1 too, so that they could be meant by rows.
+        columns: whether you confirm that the arrays are given by columns. Without it there is a warning if their rows
+            sum to 1 too, because they could then be given by rows.
 
     Raises:
         ValueError: a shape does not fit, an entry is negative or not finite, or a column does not sum to 1.
@@ -232,18 +241,18 @@ class HMM(_Chain):
     def from_rows(
         cls, startprob: Float[ArrayLike, " S"], transmat: Float[ArrayLike, "S S"], emissionprob: Float[ArrayLike, "S X"]
     ) -> HMM:
-        """Return the model that gives all texts the probabilities of a model in rows, as in hmmlearn and dynamax.
+        """Return the model that gives every text the same probability as a model in rows, as hmmlearn and dynamax have.
 
-        There the start distribution is that of the state that emits the first token. Here that state is H_1, so P[H_0]
-        has to solve A P[H_0] = startprob. If a distribution solves it up to rounding, the model has S states.
-        Otherwise, or if a gradient is asked for, it has one state more. H_0 is then surely this last state, from which
-        the chain goes on by `startprob` and to which it never returns. Such a chain is not regular (Assumption 3.2), so
+        In a model in rows, the start distribution is that of the state that emits the first token. Here that state is
+        H_1, so P[H_0] has to solve A P[H_0] = startprob. If a distribution solves it up to rounding, the model has S
+        states. Otherwise, or if a gradient is asked for, it has one state more. Then H_0 is always this last state. The
+        chain goes on from it by `startprob` and never returns to it. Such a chain is not regular (Assumption 3.2), so
         the theorems do not cover it.
 
         Args:
             startprob: (S,), the distribution of the state that emits the first token.
-            transmat: (S, S); `transmat[h, h']` leads from h to h'.
-            emissionprob: (S, X).
+            transmat: (S, S). Row h is the distribution of the state after h.
+            emissionprob: (S, X). Row h is the distribution of the token given state h.
 
         Raises:
             ValueError: a shape does not fit, an entry is negative or not finite, or a row does not sum to 1.
@@ -256,39 +265,42 @@ class HMM(_Chain):
         return cls(*rows.to_columns(startprob, transmat, emissionprob), columns=True)
 
     def to_rows(self) -> rows.Rows:
-        """Return the model in rows that gives all texts the same probabilities.
+        """Return the model in rows that gives every text the same probability.
 
-        `startprob` is A P[H_0], the law of H_1. A last state that only starts is left out, because it emits nothing.
-        So what `from_rows` was given comes back.
+        Its `startprob` is A P[H_0], the distribution of H_1. If the last state is H_0 only, as one that `from_rows` has
+        added, it is left out, because it emits nothing. So `to_rows` gives back what `from_rows` was given.
         """
         return rows.to_rows(self.transition, self.emission, self.initial)
 
     @classmethod
     def from_hmmlearn(cls, fitted) -> HMM:
-        """Return the same model as hmmlearn's `CategoricalHMM`, by `from_rows`.
+        """Return the model of a fitted `CategoricalHMM` of hmmlearn. Its arrays are passed to `from_rows`.
 
         Raises:
-            TypeError: the model is of another class.
-            ValueError: it has no arrays yet, or `from_rows` refuses them.
+            TypeError: `fitted` is of another class.
+            ValueError: `fitted` has not been fitted, so it has no arrays, or `from_rows` refuses them.
         """
         return cls.from_rows(*peers.of_hmmlearn(fitted))
 
     def to_hmmlearn(self):
-        """Return the same model as hmmlearn's `CategoricalHMM`, in float64, which `fit` can train further."""
+        """Return the same model as a `CategoricalHMM` of hmmlearn, in float64. Its `fit` can train it further."""
         return peers.to_hmmlearn(self.to(dtype=torch.float64).to_rows())
 
     @classmethod
     def from_dynamax(cls, params) -> HMM:
-        """Return the same model as the parameters of dynamax's `CategoricalHMM`, of their dtype, by `from_rows`.
+        """Return the model with the parameters of a `CategoricalHMM` of dynamax. They are passed to `from_rows`.
 
         Raises:
-            TypeError: the parameters are of another class.
-            ValueError: their emissions have several dimensions, or `from_rows` refuses the arrays.
+            TypeError: `params` is of another class.
+            ValueError: an emission of `params` has several dimensions, or `from_rows` refuses the arrays.
         """
         return cls.from_rows(*peers.of_dynamax(params))
 
     def to_dynamax(self) -> tuple:
-        """Return dynamax's `CategoricalHMM` and its parameters. JAX makes them float32 unless it is set to 64 bits."""
+        """Return a `CategoricalHMM` of dynamax and its parameters.
+
+        JAX rounds them to float32 unless it is set to 64 bits.
+        """
         return peers.to_dynamax(self.to_rows())
 
 
@@ -297,10 +309,11 @@ class MemoryHMM(_Chain):
 
     A hidden state h = (j, s) is the cell j that is looked up and the syntax state s. Its index is `j * n_syntax + s`.
 
-    Embeddings and prompts may be *lifted*. They then have an entry for each joint value of the memory and each state,
-    M^N · H, instead of one for each value of the cell that is looked up and each state, M · H.
+    Embeddings and prompts may be *lifted*. An embedding has M * H entries, one for each state and each value of the
+    cell that the state looks up. A lifted one has M^N * H entries, one for each state and each joint value of cells.
 
-    The arrays are used as they are, so small errors of their sums add up over a long text, as `HMM` says.
+    The arrays are used as they are, so small errors of their sums add up over a long text, as the docstring of `HMM`
+    explains.
 
     Args:
         transition: A, (H, H). Column h is the distribution of the state after h.
@@ -330,12 +343,12 @@ class MemoryHMM(_Chain):
         self.n_cells = memory.ndim
         self.n_memory = self.emission.shape[1]
         if set(memory.shape) != {self.n_memory}:
-            axes = f"one axis of {self.n_memory} values (as emission has) for each cell"
+            axes = f"one axis of {self.n_memory} values for each cell, because emission has so many"
             raise ValueError(f"memory must have {axes}, not shape {tuple(memory.shape)}")
         prior = as_distribution("memory", memory.reshape(-1), 1)
         self.memory = copied(prior.reshape(memory.shape))
         if self.n_states % self.n_cells:
-            raise ValueError(f"{self.n_states} hidden states do not divide among {self.n_cells} memory cells")
+            raise ValueError(f"initial must have a multiple of n_cells = {self.n_cells} entries, not {self.n_states}")
         self.n_syntax = self.n_states // self.n_cells
         rows.of_one_kind(transition=self.transition, memory=self.memory)
 
@@ -346,12 +359,15 @@ class MemoryHMM(_Chain):
         return torch.stack(torch.unravel_index(joint_indices, self.memory.shape), dim=1)
 
     def joint_values(self) -> Tensor:
-        """Return all joint values (m_1, …, m_N) of the memory, one a row, (M^N, N)."""
+        """Return all joint values (m_1, …, m_N) of the memory, each in a row of its own, (M^N, N)."""
         joint_indices = torch.arange(self.memory.numel(), device=self.device)
         return torch.stack(torch.unravel_index(joint_indices, self.memory.shape), dim=1)
 
     def lift(self, embeddings: Float[ArrayLike, "... M*H"]) -> Float[Tensor, "... M**N*H"]:
-        """Return η of appendix D.2, (…, M*H) to (…, M^N * H), with η(v)_(m_1…m_N, j, s) = v_(m_j, j, s)."""
+        """Return η(v) of appendix D.2, which lifts embeddings v, (…, M*H) to (…, M^N * H).
+
+        Its entries are η(v)_(m_1…m_N, j, s) = v_(m_j, j, s).
+        """
         embeddings = as_tensor("embeddings", embeddings, empty=True, like=self.initial, signed=True)
         of_shape("embeddings", embeddings, (..., self.n_memory * self.n_states))
         table = embeddings.reshape(*embeddings.shape[:-1], self.n_memory, self.n_cells, self.n_syntax)
@@ -362,18 +378,18 @@ class MemoryHMM(_Chain):
         return lifted.flatten(-3)
 
     def unlift(self, lifted: Float[ArrayLike, "... M**N*H"]) -> Float[Tensor, "... M*H"]:
-        """Return φ of (D.4), (…, M^N * H) to (…, M*H), which undoes `lift`.
+        """Return φ of (D.4), which undoes `lift`, (…, M^N * H) to (…, M*H).
 
-        It is the mean over the values of the cells that a state does not look up.
+        An entry of the result is a mean over the values of all cells that its state does not look up.
         """
         lifted = as_tensor("lifted", lifted, empty=True, like=self.initial, signed=True)
         of_shape("lifted", lifted, (..., self.memory.numel() * self.n_states))
         return unlift(lifted, self.n_cells, self.n_memory)
 
     def flatten(self) -> HMM:
-        """Return the HMM that draws the same texts. Its states are the pairs of a joint memory value and a state h.
+        """Return the HMM whose texts have the same distribution. Its states are pairs of a joint memory value and an h.
 
-        Its transition matrix has (M^N * H)² entries.
+        Its transition matrix has (M^N * H)² entries, so the model must be small.
         """
         # The joint value of the memory comes first in a pair. No step changes it, hence the identity.
         prior = self.memory.reshape(-1)

@@ -1,4 +1,4 @@
-"""Models of hmmlearn and of dynamax, as arrays in rows and back. Both libraries are installed separately."""
+"""Conversions from models of hmmlearn and dynamax to `Rows` and back. Both libraries are installed separately."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_hmmlearn(fitted) -> list:
 
     Raises:
         TypeError: the model is of another class.
-        ValueError: it has no arrays yet.
+        ValueError: the model has not been fitted, so it has no arrays yet.
     """
     from hmmlearn.hmm import CategoricalHMM
     from sklearn.utils.validation import check_is_fitted
@@ -31,7 +31,7 @@ def of_hmmlearn(fitted) -> list:
 
 
 def to_hmmlearn(model: Rows):
-    """Return hmmlearn's `CategoricalHMM` with these arrays."""
+    """Return a `CategoricalHMM` of hmmlearn with the arrays of a model in rows."""
     from hmmlearn.hmm import CategoricalHMM
 
     n_states, n_tokens = model.emissionprob.shape
@@ -42,11 +42,11 @@ def to_hmmlearn(model: Rows):
 
 
 def of_dynamax(params) -> tuple:
-    """Return the three arrays in the parameters of dynamax's `CategoricalHMM`, in the order of `Rows`.
+    """Return the three arrays among the parameters of dynamax's `CategoricalHMM`, in the order of `Rows`.
 
     Raises:
         TypeError: the parameters are of another class.
-        ValueError: their emissions have several dimensions.
+        ValueError: an emission has several dimensions.
     """
     from dynamax.hidden_markov_model.models.categorical_hmm import ParamsCategoricalHMM
 
@@ -58,7 +58,7 @@ def of_dynamax(params) -> tuple:
 
 @np.errstate(all="ignore")  # JAX may round to float32.
 def to_dynamax(model: Rows) -> tuple:
-    """Return dynamax's `CategoricalHMM` and the parameters that hold these arrays."""
+    """Return a `CategoricalHMM` of dynamax and the parameters that hold the arrays of a model in rows."""
     from dynamax.hidden_markov_model import CategoricalHMM
     from jax.numpy import asarray
 

@@ -1,7 +1,8 @@
-"""The other convention, of hmmlearn and dynamax: rows that sum to 1, and a start that emits the first token.
+"""Models in rows, which is the convention of hmmlearn and dynamax.
 
-That is more than a transpose. In those libraries the start distribution is that of the state that emits the first
-token, but here P[H_0] comes one step before it. So a model in rows is a model in columns with A P[H_0] as its start.
+In those libraries the rows of a table sum to 1, but here its columns do. That is not the only difference. Their start
+distribution is that of the state that emits the first token, but P[H_0] here comes one step before that state. So the
+start distribution of a model in rows is A P[H_0].
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from hmmlib.models.tensors import carries_tangent
 from hmmlib.validation import SUM_TOLERANCE, as_distribution, of_shape
 
 TAKE_ROWS = (
-    "; its rows do. Here column h is the distribution given state h, and initial is P[H_0], one step before the first "
-    "token. So the transposes alone make another model than "
-    "HMM.from_rows(startprob, transmat, emissionprob), which takes rows"
+    ". Its rows do. Here column h is the distribution given state h, and initial is P[H_0], one step before the first "
+    "token. So do not pass the transposes, which would make another model. "
+    "Pass the rows to HMM.from_rows(startprob, transmat, emissionprob)."
 )
 """The end of an error's message if `HMM` is given a table by rows."""
-TAKE_COLUMNS = "; its columns do, as HMM(transition, emission, initial) takes them"
+TAKE_COLUMNS = ". Its columns do. Pass a model in columns to HMM(transition, emission, initial)."
 """The end of an error's message if `HMM.from_rows` is given a table by columns."""
 
 
 class UnclearOrientation(UserWarning):
-    """The arrays of a model could be meant by columns or by rows, and these are two models.
+    """A warning that the arrays of a model could be given by columns or by rows, and would then be different models.
 
     Example:
         >>> import warnings
@@ -48,9 +49,9 @@ class Rows(NamedTuple):
     startprob: Tensor
     """(S,), the distribution of the state that emits the first token."""
     transmat: Tensor
-    """(S, S); row h is the distribution of the state after h."""
+    """(S, S). Row h is the distribution of the state after h."""
     emissionprob: Tensor
-    """(S, X); row h is the distribution of the token given state h."""
+    """(S, X). Row h is the distribution of the token given state h."""
 
 
 def of_one_kind(**arrays: Tensor) -> None:
@@ -61,8 +62,8 @@ def of_one_kind(**arrays: Tensor) -> None:
     """
     kinds = {(array.dtype, array.device) for array in arrays.values()}
     if len(kinds) > 1:
-        listed = ", ".join(f"{name} {array.dtype} on {array.device}" for name, array in arrays.items())
-        raise ValueError(f"a model's arrays must share one dtype and one device, not {listed}")
+        listed = ", ".join(f"{name} is {array.dtype} on {array.device}" for name, array in arrays.items())
+        raise ValueError(f"the arrays of a model must share one dtype and one device, but {listed}")
 
 
 # From rows to columns and back
@@ -71,12 +72,12 @@ def of_one_kind(**arrays: Tensor) -> None:
 def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tensor]:
     """Return A, W and P[H_0] of the model that gives every text the same probability.
 
-    It has the same states if some P[H_0] solves A P[H_0] = startprob. Otherwise there is one more state. It comes last,
-    it is H_0 for sure, nothing enters it, and `startprob` is its column of A. That state is also added where a gradient
-    is asked for, because a solution of the equation would have none.
+    It has the same states if some P[H_0] solves A P[H_0] = startprob. Otherwise a last state is added, which is always
+    H_0. No state leads to it, and its column of A is `startprob`. The state is also added where a gradient is asked
+    for, because no gradient would go through the solution of the equation.
 
     Raises:
-        ValueError: the arrays are no model in rows.
+        ValueError: the arrays are not a model in rows.
     """
     start = as_distribution("startprob", startprob, 1)
     table = as_distribution("transmat", transmat, 2, axis=1, hint=TAKE_COLUMNS)
@@ -88,8 +89,8 @@ def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tenso
     emission = emission_rows.T
     if not _is_differentiated(start) and not _is_differentiated(transition):
         initial = start_before(transition, start)
-        # The user's own last state may be H_0 for sure and entered by nothing, like the state that is added below.
-        # `to_rows` would take it for the added one and drop it. So a further state is added, and that is dropped.
+        # The user's own last state may look like the one that is added below, because it is always H_0 and no state
+        # leads to it. Then `to_rows` would drop it. So a further state is added, which `to_rows` drops instead.
         if initial is not None and not last_only_starts(transition, initial):
             return transition, emission, initial
     transition = torch.cat([transition, start[:, None]], 1)
@@ -102,24 +103,24 @@ def to_columns(startprob, transmat, emissionprob) -> tuple[Tensor, Tensor, Tenso
 
 @without_autocast()
 def to_rows(transition: Tensor, emission: Tensor, initial: Tensor) -> Rows:
-    """Return the model in rows that gives every text the same probability. It drops a last state that only starts."""
+    """Return the model in rows that gives every text the same probability. A last state that is only H_0 is dropped."""
     start = as_law(transition @ initial)
     n_states = len(initial)
     if last_only_starts(transition, initial):
         n_states -= 1
-    # Copies, because a transpose may be a view of the model's own numbers.
+    # These are copies, because a transpose may be a view of the model's own numbers.
     table = transition.T[:n_states, :n_states].clone(memory_format=torch.contiguous_format)
     emission_rows = emission.T[:n_states].clone(memory_format=torch.contiguous_format)
     return Rows(start[:n_states], table, emission_rows)
 
 
 def _is_differentiated(tensor: Tensor) -> bool:
-    """Whether a derivative is asked for, backwards or forwards."""
+    """Tell whether a derivative is asked for, backwards or forwards."""
     return tensor.requires_grad or carries_tangent(tensor)
 
 
 def last_only_starts(transition: Tensor, initial: Tensor) -> bool:
-    """Whether H_0 is the last state for sure and nothing enters that state, as in what `to_columns` adds."""
+    """Tell whether the last state is always H_0 and no state leads to it, as with the state that `to_columns` adds."""
     return not initial[:-1].any() and not transition[-1].any()
 
 
@@ -127,11 +128,11 @@ def last_only_starts(transition: Tensor, initial: Tensor) -> bool:
 def start_before(transition: Tensor, start: Tensor) -> Tensor | None:
     """Return a distribution q with A q = start, or None if none is found.
 
-    It is `start` itself where that is stationary. Otherwise nonnegative least squares look for it, with residuals
-    relative to each entry of `start`, because a text may begin in a rare state. The solver may fail where columns of A
-    are nearly dependent, so its result is only taken if every entry of A q is right to rounding.
+    If `start` is stationary, it is q itself. Otherwise nonnegative least squares look for q. They divide each residual
+    by its entry of `start`, because a text may begin in a rare state too. The solver may fail where columns of A are
+    nearly dependent, so its result is only taken if every entry of A q is right to rounding.
     """
-    from scipy.optimize import nnls  # Only here, because SciPy's optimisers take long to load.
+    from scipy.optimize import nnls  # It is imported here because it takes long to load.
 
     columns = transition.detach().cpu().double().numpy()
     goal = start.detach().cpu().double().numpy()
@@ -160,11 +161,11 @@ def start_before(transition: Tensor, start: Tensor) -> Tensor | None:
 
 
 def ask_orientation(transition: Tensor, emission: Tensor, initial: Tensor) -> None:
-    """Warn, at the line that makes the model, if its arrays could be meant by rows and would then be another model.
+    """Warn, at the line that makes the model, if its arrays could be given by rows and would then be another model.
 
-    A table could be meant by rows if its rows sum to 1 as well as its columns. If it is not symmetric, that would be
+    A table could be given by rows if its rows sum to 1 as well as its columns. If it is not symmetric, that would be
     another table. If A and W are both symmetric, the tables are the same by rows, but `initial` could be meant as the
-    law of H_1. That makes another model unless H_0 and H_1 have the same law.
+    distribution of H_1. That makes another model unless H_0 and H_1 have the same distribution.
     """
     tolerance = SUM_TOLERANCE[transition.dtype]
     transition = transition.detach()
@@ -184,8 +185,8 @@ def ask_orientation(transition: Tensor, emission: Tensor, initial: Tensor) -> No
         names = " and ".join(asymmetric or sums_both_ways)
         warnings.warn(
             f"rows and columns of {names} sum to 1, and by rows this is another model. "
-            "The arrays are taken by columns, with initial = P[H_0], one step before the first token. Say so with "
-            "HMM(..., columns=True); or, if they are rows, with HMM.from_rows(startprob, transmat, emissionprob)",
+            "The arrays are taken by columns, with initial = P[H_0], one step before the first token. If that is "
+            "right, pass columns=True. If they are rows, call HMM.from_rows(startprob, transmat, emissionprob).",
             UnclearOrientation,
             stacklevel=3,
         )

@@ -1,6 +1,8 @@
-"""Draws from a chain: first the states, one by one, then a token for each, by inverting distribution functions.
+"""How sequences are drawn from a chain.
 
-The compiled loops (`compiled`) and torch take the same random numbers in the same order, so they draw the same.
+The states are drawn first, one after the other, and then a token for each state. Every draw inverts a distribution
+function at a random number from [0, 1). The compiled loops (`compiled`) and torch take the same random numbers in the
+same order, so they draw the same sequences.
 """
 
 from __future__ import annotations
@@ -14,24 +16,27 @@ from torch import Tensor
 from hmmlib import device as backend
 
 BLOCK = 2**20
-"""Random numbers drawn at a time."""
+"""How many random numbers the compiled loops take at a time."""
 POSITIONS = 64
-"""Positions whose tokens torch draws at a time."""
+"""At how many positions torch draws tokens at a time."""
 
 
 def compiled_loops():
-    """The loops of `models.compiled`, or None where there is no numba."""
+    """Return the loops of `models.compiled`, or None where there is no numba."""
     return backend.loops("hmmlib.models.compiled")
 
 
 def choose(cumulative: Tensor, uniform: Tensor) -> Tensor:
-    """Invert distribution functions (…, K), one a row, at numbers (…,). What has probability zero is never chosen."""
+    """Return the values that numbers (…,) draw from the distribution functions `cumulative` (…, K).
+
+    A value of probability zero is never drawn.
+    """
     numbers = uniform.unsqueeze(-1).contiguous()
     return torch.searchsorted(cumulative, numbers, right=True).squeeze(-1)
 
 
 def cumulative_rows(columns: Tensor) -> Tensor:
-    """Return the distribution functions of columns, as rows that end in exactly 1."""
+    """Return the distribution function of each column, as a row that ends in exactly 1."""
     sums = columns.detach().movedim(0, -1).cumsum(-1)
     return (sums / sums[..., -1:]).contiguous()
 
@@ -46,17 +51,20 @@ def draw(
     states: bool,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor | None]:
-    """Draw tokens (n, length), and states (n, length + 1).
+    """Draw tokens, and the states that emit them.
 
     Args:
         transition: A, (S, S).
-        emission: (X, M * S), index m * S + h.
+        emission: W, (X, M * S). Column m * S + h is the distribution of the token of state h if its cell holds m.
         initial: P[H_0], (S,).
-        memory: (n, N), the values that each sequence remembers. State h looks up that of cell h // (S / N).
-        length: the number of tokens.
-        generator: where random numbers come from, on the device of the tables.
+        memory: (n, N), the value of each memory cell in each sequence. State h looks up cell h // (S / N).
+        length: the number of tokens of a sequence.
+        generator: the source of random numbers, on the device of the tables.
         states: whether to return the states. Otherwise they are None.
         dtype: the type of tokens and states.
+
+    Returns:
+        The tokens, (n, length), and the states, (n, length + 1), or None.
     """
     step = cumulative_rows(transition)
     emissions = cumulative_rows(emission)
@@ -97,13 +105,13 @@ def _in_loops(first, step, emissions, memory, length, generator, dtype) -> tuple
     n_states = len(step)
     threads = torch.get_num_threads() if n * length > BLOCK else 1
     options = dict(generator=generator, dtype=step.dtype, device="cpu")
-    # All states are kept until their tokens are drawn, in the smallest type that does, to save memory.
+    # All states are kept until their tokens are drawn. The smallest type that holds them saves memory.
     state_dtype = torch.uint8 if n_states <= 256 else torch.int32
     drawn = backend.uninitialized(n, length + 1, dtype=state_dtype)
     initial = choose(first.expand(n, -1).contiguous(), torch.rand(n, **options))
     drawn[:, 0] = initial
     states = drawn.numpy()[:, 1:]
-    current = initial.numpy()  # The loops keep here in which state each chain is.
+    current = initial.numpy()  # The loops keep the present state of each chain here.
     step = step.numpy()
     step_guide = loops.guide(step)
 

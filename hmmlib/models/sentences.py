@@ -1,15 +1,16 @@
-"""Models with words for tokens and parts of speech for syntax states: Example 4.1, and a farm that can be enumerated.
+"""Models whose tokens are words and whose syntax states are parts of speech.
 
-In Example 4.1 a text has one memory, a subject, a location and a sentiment, and sentence after sentence is made from
-it. A sentence opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
+There are two: a generator for Example 4.1, and a farm that is small enough to enumerate all its texts. In Example 4.1 a
+text has one memory, which is a subject, a location and a sentiment. All its sentences are made from this memory. A
+sentence opens with the subject, may add phrases, has one verb, may add phrases again, and ends in a full stop:
 
     article noun (preposition article noun)* verb (preposition article object)* [adverb] stop
 
-The state of the chain has to tell whether the verb has come. So there are two syntax states for prepositions, and two
-for articles: one before the verb, and a late one after it.
-A phrase keeps its cell, and so does the full stop. Assumption 3.2 asks that every pair of a cell and a part of speech
-is in use, so each pair has words of its own. A text rarely begins in the middle of a sentence, so that P[H_0] has full
-support.
+The state of the chain has to tell whether the verb has come. So there are two syntax states for prepositions, an early
+one before the verb and a late one after it. The same holds for articles. All words of a phrase look up the same cell,
+and a full stop looks up that of the word before it. Assumption 3.2 asks that every pair of a cell and a part of speech
+can occur, so each pair has words of its own. It also asks that P[H_0] has full support. Therefore a text may begin in
+the middle of a sentence, but rarely does.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ CONTENT_WORDS = {
 }
 """Two words for each value of the cell, in the order of VALUES."""
 RELIABILITY = {"noun": 0.8, "verb": 0.6, "object": 0.75, "adverb": 0.8}
-"""How likely a word is one of those of the cell's value. Otherwise it is any of those of the other values."""
+"""The probability that a word is one of those of the cell's value. Otherwise it is a word of another value."""
 
 ARTICLES = "the a"
 EARLY_PREPOSITIONS = {"subject": "beside near", "location": "in near", "sentiment": "with"}
 LATE_PREPOSITIONS = {"subject": "beside near", "location": "on near", "sentiment": "with"}
 
 PHRASE = {"subject": 0.1, "location": 0.6, "sentiment": 0.3}
-"""Which cell an added phrase is about."""
+"""The probability that an added phrase is about each cell. VERB and ADVERB say the same of verbs and adverbs."""
 VERB = {"subject": 0.7, "location": 0.15, "sentiment": 0.15}
 ADVERB = {"subject": 0.15, "location": 0.1, "sentiment": 0.75}
 STAY = None
@@ -70,12 +71,12 @@ STEPS = {
     "adverb": [("stop", STAY, 1.0)],
     "stop": [("article", {"subject": 1.0}, 1.0)],
 }
-"""What can follow each syntax state, with which cell, and how likely that is."""
+"""What can follow each syntax state, about which cell, and with which probability."""
 SYNTAX = tuple(STEPS)
 HOME = 3.0
-"""A subject and a location with the same index in VALUES are so many times as likely together as with another index."""
+"""How many times as likely a subject is with the location of the same index in VALUES as with any other location."""
 ASTRAY = 0.01
-"""The part of P[H_0] that is spread over all states. The other part is on full stops."""
+"""The share of P[H_0] that is spread evenly over all states. The rest is on full stops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +87,14 @@ class Sentences:
     words: list[str]
     """The word of each token."""
     cells: tuple[str, ...]
+    """The names of the memory cells."""
     values: tuple[tuple[str, ...], ...]
     """The names of the values of each cell."""
     syntax: tuple[str, ...]
+    """The names of the syntax states."""
 
     def state(self, cell: str, syntax: str) -> int:
-        """Return the index of a hidden state.
+        """Return the index of the hidden state that looks up a cell in a syntax state.
 
         Raises:
             ValueError: there is no cell or syntax state of that name.
@@ -101,14 +104,14 @@ class Sentences:
         return j * len(self.syntax) + s
 
     def encode(self, text: str) -> Tensor:
-        """Return a text as tokens, (1, T), with MASK for "[mask]".
+        """Return a text as tokens, (1, T). The word "[mask]" becomes MASK.
 
         Raises:
             ValueError: the text is empty, or has a word that the model does not have.
         """
         spoken = of_type("text", text, str).lower().replace(".", " . ").split()
         if not spoken:
-            raise ValueError("the text has no words")
+            raise ValueError("text must have at least one word")
         tokens = []
         for word in spoken:
             if word == "[mask]":
@@ -116,11 +119,11 @@ class Sentences:
             elif word in self.words:
                 tokens.append(self.words.index(word))
             else:
-                raise ValueError(f"{word!r} is not one of the model's words, which are {', '.join(self.words)}")
+                raise ValueError(f"text must use the model's words, not {word!r}. They are {', '.join(self.words)}")
         return torch.tensor([tokens], device="cpu")
 
     def decode(self, tokens: Int[ArrayLike, "n T"]) -> list[str]:
-        """Return the text of each row of tokens (n, T)."""
+        """Return each row of tokens (n, T) as a text."""
         names = [*self.words, "[mask]"]  # MASK is -1, so it stands for the last name.
         texts = []
         for row in as_tokens(tokens, len(self.words)).tolist():
@@ -128,7 +131,7 @@ class Sentences:
         return texts
 
     def sample(self, n: int, length: int, seed: int | torch.Generator = 0) -> list[tuple[str, tuple[str, ...]]]:
-        """Draw `n` texts of `length` words, each with the memory that it was made from, in words."""
+        """Draw `n` texts of `length` words. Each comes with the names of the memory values that it was made from."""
         tokens, _, memory = self.model.sample(n, length, seed)
         texts = []
         for text, row in zip(self.decode(tokens), memory.tolist(), strict=True):
@@ -141,7 +144,7 @@ class Sentences:
 
 
 def _emitted(cell: str, syntax: str, value: int) -> dict[str, float]:
-    """The words of a state when its cell holds a value, with their probabilities."""
+    """Return the words that a state emits if its cell holds a value, with their probabilities."""
     if (cell, syntax) not in CONTENT_WORDS:
         by_syntax = {"stop": ".", "preposition": EARLY_PREPOSITIONS[cell], "late preposition": LATE_PREPOSITIONS[cell]}
         choices = by_syntax.get(syntax, ARTICLES).split()  # All other syntax states are articles.
@@ -159,7 +162,9 @@ def _emitted(cell: str, syntax: str, value: int) -> dict[str, float]:
 
 @own_settings()
 def sentences() -> Sentences:
-    """Return the generator of Example 4.1: 3 cells of 3 values, 9 syntax states, so 27 hidden states, and 80 words.
+    """Return the generator of Example 4.1.
+
+    It has 80 words and 3 memory cells of 3 values. With 9 syntax states for each cell there are 27 hidden states.
 
     Example:
         >>> from hmmlib import memory_posterior, sentences
@@ -204,7 +209,7 @@ ANIMAL_NOUNS = [
     [0.1, 0.6, 0.0, 0.3, 0.0, 0.0, 0.0],  # of a hen
     [0.0, 0.1, 0.6, 0.3, 0.0, 0.0, 0.0],  # of a cat
 ]
-"""The distributions of FARM_WORDS for each value of the cell."""
+"""The distribution of FARM_WORDS for each value of the cell."""
 ANIMAL_ARTICLES = [[0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.5]] * 3
 PLACE_NOUNS = [
     [0.0, 0.0, 0.0, 0.9, 0.1, 0.0, 0.0],  # inside
@@ -217,13 +222,14 @@ DIFFICULT_CAT = [0.0, 0.0, 0.5, 0.0, 0.0, 0.5, 0.0]
 
 @own_settings()
 def farm(difficult_cats: bool = False) -> Sentences:
-    """Return a model of seven words about an animal and a place: 2 cells of 3 values, each with 2 syntax states.
+    """Return a model of seven words about an animal and a place.
 
-    The chain is stationary. The animal's nouns are recoverable (Assumption 4.2), though animals emit "barn" too.
+    It has 2 memory cells of 3 values, and 2 syntax states for each cell. The chain is stationary. The animal's nouns
+    are recoverable as Assumption 4.2 asks, although an animal's noun can be "barn" too.
 
     Args:
-        difficult_cats: whether the noun and the article of a cat are alike "cat" or "a". Then the nouns are only
-            recoverable by Assumption D.5, for a μ without cats.
+        difficult_cats: whether the noun and the article of a cat have the same distribution, on "cat" and "a". Then the
+            nouns are recoverable only as Assumption D.5 asks, for a μ that gives cats no weight.
 
     Example:
         >>> from hmmlib import farm, memory_posterior

@@ -1,4 +1,4 @@
-"""Copies of tensors that a model or a head owns, and derivatives that torch takes forwards."""
+"""Copies of tensors that a model or a head owns, and whether torch takes a derivative forwards."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 def carries_tangent(tensor: Tensor) -> bool:
-    """Return whether torch may differentiate forwards through a tensor.
+    """Tell whether torch may take a derivative forwards (from inputs to outputs) through a tensor.
 
     It does so through the dual tensors of `torch.autograd.forward_ad`, and through tensors that `torch.func` wraps.
-    Neither of them requires a gradient.
+    The attribute `requires_grad` of such a tensor is False, so it does not tell.
     """
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return True

@@ -1,4 +1,4 @@
-"""The paper's assumptions as predicates. Each returns a report with the numbers behind the verdict, not a bare bool."""
+"""The paper's assumptions as predicates. Each returns a verdict and the numbers behind it, not a bare bool."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ if TYPE_CHECKING:
 
 
 def as_mu(model: HMM | MemoryHMM, mu, *kinds: type) -> Tensor:
-    """Check the weights μ of a task on a model of one of these kinds, (S,), or (M,) for a memory model."""
+    """Check a task's weights μ against a model of one of these kinds, (S,), or (M,) for a memory model."""
     of_type("model", model, *kinds)
     length = model.n_states if isinstance(model, HMM) else model.n_memory
     return as_weights(mu, length, model.emission)
 
 
 def as_cell(model: MemoryHMM, cell: int) -> int:
-    """Check a cell j* of a memory model."""
+    """Check the index j* of a cell of a memory model."""
     return integer("cell", cell, 0, of_type("model", model, MemoryHMM).n_cells - 1)
 
 
 def recoverable_states(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> list[int]:
-    """Return H* = {j*} × S* as indices of hidden states, sorted."""
+    """Return H* = {j*} × S*, the hidden states of cell j* with a syntax state in S*, as sorted indices."""
     first = as_cell(model, cell) * model.n_syntax
     return [first + s for s in as_indices("syntax", syntax, model.n_syntax)]
 
 
 def weighted_values(model: MemoryHMM, mu: Float[ArrayLike, " M"]) -> list[int]:
-    """Return M* = supp(μ), the memory values that a task weighs.
+    """Return M* = supp(μ), the memory values to which a task gives a weight other than 0.
 
     Args:
         model: The model.
-        mu: μ, (M,).
+        mu: μ, the task's weights on the memory values, (M,).
 
     Raises:
-        ValueError: The task does not fit the model.
+        ValueError: The weights do not fit the model.
     """
     return as_mu(model, mu, MemoryHMM).nonzero().flatten().tolist()
 
@@ -71,7 +71,10 @@ def weighted_values(model: MemoryHMM, mu: Float[ArrayLike, " M"]) -> list[int]:
 
 
 def assumption_3_1(model: HMM) -> ColumnsReport:
-    """Decide whether the model is non-degenerate: the columns of W are linearly independent.
+    """Decide whether the columns of W are linearly independent, so that the model is non-degenerate.
+
+    Args:
+        model: The model, whose emission matrix is W.
 
     Example:
         >>> from hmmlib import assumption_3_1, hidden_twins
@@ -83,7 +86,10 @@ def assumption_3_1(model: HMM) -> ColumnsReport:
 
 
 def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
-    """Decide whether the model is regular: its chain is irreducible and aperiodic, and P[H_0] has full support.
+    """Decide whether the chain is irreducible and aperiodic and P[H_0] is never 0, so that the model is regular.
+
+    Args:
+        model: The model.
 
     Example:
         >>> from hmmlib import HMM, assumption_3_2
@@ -108,14 +114,15 @@ def assumption_3_2(model: HMM | MemoryHMM) -> RegularityReport:
 
 
 def _indices(entries: Tensor) -> tuple[int, ...]:
-    """Return where entries are true, or not zero."""
+    """Return the indices of the entries that are true, or not zero."""
     return tuple(entries.nonzero().flatten().tolist())
 
 
 def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> EssentialReport:
     """Decide whether H* satisfies relaxed non-degeneracy.
 
-    The columns of W at H* are independent, supp(μ) ⊆ H*, and H* = ∪_{h ∈ 𝓑} supp(A_{:,h}) for some set 𝓑 of states.
+    The columns of W at H* are independent, and H* contains supp(μ). Moreover H* = ∪_{h ∈ 𝓑} supp(A_{:,h}), which is
+    where one step from some set 𝓑 of states can lead.
 
     Args:
         model: The model.
@@ -123,7 +130,7 @@ def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[i
         essential: H*, indices of states.
 
     Raises:
-        ValueError: The task or H* does not fit the model.
+        ValueError: The weights or the states do not fit the model.
 
     Example:
         >>> from hmmlib import assumption_3_5, hidden_twins
@@ -139,8 +146,8 @@ def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[i
 
     can_step = model.transition.detach() > 0  # can_step[h', h] is true where a step can lead from h to h'.
     leads_outside = can_step[~inside].any(0)
-    # The states that lead nowhere outside H* are the largest 𝓑 that is possible. The supports of their columns of A lie
-    # in H*, and their union has to be all of it.
+    # The largest possible 𝓑 are all states from which no step leads outside H*. The supports of their columns of A lie
+    # in H*, and their union has to be all of H*.
     is_reached = can_step[:, ~leads_outside].any(1)
     uncovered = _indices((mu != 0) & ~inside)
     unreached = _indices(inside & ~is_reached)
@@ -159,16 +166,16 @@ def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[i
 def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None:
     """Find a set H* for which Assumption 3.5 holds.
 
-    H* has to be a union of supports of columns of A, and to contain supp(μ). The search begins with the empty set.
-    While a state of supp(μ) is missing from a union, it tries each support that has the first such state as the next
-    part. It drops a union whose columns of W are dependent, because they stay dependent in every larger set.
+    H* has to be a union of supports of columns of A, and it has to contain supp(μ). The search begins with the empty
+    union. As long as a state of supp(μ) is missing, each support that contains the first missing state is added in
+    turn. A union whose columns of W are dependent is dropped, because they stay dependent in every larger set.
 
     Args:
         model: The model.
         mu: μ, the task's weights on the hidden states, (S,).
 
     Returns:
-        The states of H*, sorted, or None if there is no such set, or if rounding leaves that open.
+        The states of H*, sorted. None means that there is no such set, or that rounding leaves this open.
 
     Example:
         >>> from hmmlib import essential_states, hidden_twins
@@ -207,7 +214,7 @@ def essential_states(model: HMM, mu: Float[ArrayLike, " S"]) -> list[int] | None
 def recoverable_columns(
     model: MemoryHMM, cell: int, syntax: Sequence[int], values: Sequence[int] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Split the columns of W into those that are to be recovered, at M* × H* with H* = {j*} × S*, and the others.
+    """Split the columns of W into those to be recovered, at M* × H* with H* = {j*} × S*, and the others.
 
     Args:
         model: The model.
@@ -216,8 +223,9 @@ def recoverable_columns(
         values: M*, which is supp(μ) in Assumption D.5. None stands for all memory values, as in Assumption 4.2.
 
     Returns:
-        The columns at M* × H*, (X, k), by syntax state, then value.
-        The others, (X, l): at values in M* for the other states of cell j*, and at all values for the other cells.
+        The columns at M* × H*, (X, k), sorted by syntax state and then by value.
+        The others, (X, l). For the other states of cell j* these are the columns at values in M*, and for the states of
+        the other cells the columns at all values.
     """
     states = recoverable_states(model, cell, syntax)
     values = as_indices("values", range(model.n_memory) if values is None else values, model.n_memory)
@@ -239,9 +247,9 @@ def recoverable_columns(
 
 @without_autocast()
 def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> RecoveryReport:
-    """Decide whether the recoverable columns are independent, and their span meets that of the others in 0 only.
+    """Decide whether the recoverable columns are independent, and their span meets that of the others only in 0.
 
-    Both are true exactly where the recoverable columns are independent together with a basis of the others' span.
+    Both are true exactly if the recoverable columns and a basis of the others' span are independent together.
     """
     recoverable, other_columns = recoverable_columns(model, cell, syntax, values)
     inside = span_of(recoverable)
@@ -276,7 +284,7 @@ def _recovery(assumption: str, model: MemoryHMM, cell: int, syntax, values) -> R
 def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> RecoveryReport:
     """Decide whether the states H* = {j*} × S* are recoverable.
 
-    The columns of W at M × H* are independent, and their span meets that of all other columns in zero only.
+    This means that the columns of W at M × H* are independent, and that their span meets that of the others only in 0.
 
     Args:
         model: The model.
@@ -297,17 +305,17 @@ def assumption_4_2(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recove
 
 @without_autocast()
 def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
-    """Decide whether the model is stationary: Assumption 3.2 holds, and P[H_0] = A P[H_0] in every state.
+    """Decide whether the model is stationary, so that Assumption 3.2 holds and P[H_0] = A P[H_0] in every state.
 
-    The two sides may differ by the rounding of a sum. If P[H_0] was computed as an eigenvector, a rare state has as
-    large an error as the most frequent one, so they may also differ by rounding of the largest probability. If the
-    model is regular, the verdict means the following, in float64:
+    The two sides may differ by the rounding of a sum. If P[H_0] was computed as an eigenvector, they may also differ by
+    the rounding of its largest probability, because the error is then as large in every state. For a regular model in
+    float64 the verdicts mean:
 
-    - HOLDS: In each state both sides differ by the rounding of a sum, or by rounding of the largest probability that is
-      at most 1e-11 of the state's own.
-    - CLOSE: In each state they differ by at most 1e-9 of its probability, which is how far a column of A may be from a
-      sum of 1, or by rounding of the largest probability, however large a share of the state's own it is. The verdict
-      is also CLOSE where a step is too unlikely for a float.
+    - HOLDS: In each state they differ by the rounding of a sum, or by a rounding of the largest probability that is at
+      most 1e-11 of the state's own.
+    - CLOSE: In each state they differ by at most 1e-9 of its probability, which is how far the sum of a column of A may
+      be from 1, or by the rounding of the largest probability. The verdict is also CLOSE if a step is too unlikely for
+      a float.
     - FAILS: In some state they differ by more.
 
     Example:
@@ -347,7 +355,9 @@ def assumption_4_4(model: HMM | MemoryHMM) -> StationarityReport:
 
 
 def assumption_4_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], syntax: Sequence[int]) -> RecoveryReport:
-    """Decide whether states are recoverable at the memory values in supp(μ): Assumption 4.2, relaxed, for one cell.
+    """Decide whether states are recoverable at the memory values in M* = supp(μ), for a model with one memory cell.
+
+    This relaxes Assumption 4.2, which looks at all memory values.
 
     Args:
         model: A model with one memory cell.
@@ -355,7 +365,7 @@ def assumption_4_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], syntax: Sequenc
         syntax: S*, indices of syntax states.
 
     Raises:
-        ValueError: The model has several cells, or the task or a syntax state does not fit it.
+        ValueError: The model has several cells, or the weights or a syntax state do not fit it.
 
     Example:
         >>> from hmmlib import assumption_4_5, parity_memory_hmm
@@ -363,12 +373,12 @@ def assumption_4_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], syntax: Sequenc
         Verdict.FAILS
     """
     if of_type("model", model, MemoryHMM).n_cells > 1:
-        raise ValueError(f"Assumption 4.5 is about one memory cell, not {model.n_cells}: see assumption_d_5")
+        raise ValueError(f"model must have one memory cell, not {model.n_cells}. Use assumption_d_5 for several cells")
     return _recovery("Assumption 4.5", model, 0, syntax, weighted_values(model, mu))
 
 
 def assumption_d_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> RecoveryReport:
-    """Decide Assumption 4.5 for several cells.
+    """Decide whether states are recoverable at M* = supp(μ), as in Assumption 4.5, in a model with several cells.
 
     The span at M* × H* is compared with that at M* × ({j*} × S \\ S*) and at all values of the other cells.
 
@@ -379,7 +389,7 @@ def assumption_d_5(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, synt
         syntax: S*, indices of syntax states.
 
     Raises:
-        ValueError: The task, the cell or a syntax state does not fit the model.
+        ValueError: The weights, the cell or a syntax state do not fit the model.
 
     Example:
         >>> from hmmlib import assumption_d_5, recoverable_memory_hmm

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ROUNDING_UNITS = 16
-"""So many rounding units may a probability, or a sum of terms of one sign, be off, relative to its size, before the
-length of the text is counted."""
+"""How many rounding units a probability, or a sum of terms of one sign, may be off, relative to its size. `unit` adds
+one for each token of the text."""
 LONGEST_TEXT = 1024
-"""A head that a theorem constructs allows for texts of up to so many tokens, each of which may add a rounding unit."""
+"""How many tokens a text may have for a head that a theorem constructs. Each token may add a rounding unit."""
 STEPS = 24
-"""How often a linear system is solved for its residual, at most. Each step divides it by about 10^16 / condition."""
+"""The largest number of steps in which a linear system is solved. Each step solves it for the residual of the step
+before, and so divides the residual by about 10^16 / condition."""
 
 
 def unit(dtype: torch.dtype, length: int = 1) -> float:
-    """Return how far a probability given a text may be off, or a sum of terms of one sign, relative to its size.
+    """Return how far off a probability given a text may be, relative to its size. So may a sum of terms of one sign.
 
     That is `ROUNDING_UNITS` rounding units. Each token may add one more, because the columns of A sum to 1 only within
     rounding, and these errors add up.
@@ -53,7 +54,7 @@ def zero_within(score: Tensor, tolerance: Tensor) -> Tensor:
 
 
 def share_right(predicted: Tensor, labels) -> float:
-    """Return the share of the labels, (n,), that are equal to the predicted ones, (n,) bool."""
+    """Return the share of the predicted labels, (n,) bool, that equal the labels, (n,)."""
     labels = as_labels(labels, len(predicted)).to(predicted.device)
     return (predicted == labels).double().mean().item()
 
@@ -67,13 +68,14 @@ def _own(tensor: Tensor) -> Tensor:
 class LinearHead:
     """A linear head of Section 3: the score is b·p, and the label is 1 where b·p ≥ 0.
 
-    A score counts as zero where it is no larger than `tolerance(p)`, a small share of the size of its terms.
+    A score counts as zero where it is no larger than `tolerance(p)`, a small share of the size of its terms. Rounding
+    could have changed the sign of such a score.
 
     Args:
         weights: b, (X,).
         condition: The condition number of the left inverse behind the weights, or 1 if there was none.
         error: By how much a score may be wrong beyond its own rounding, as a share of the largest weight.
-        length: The number of tokens of the longest text whose predictions the head allows for.
+        length: The number of tokens of the longest text that the tolerance allows for.
 
     Raises:
         ValueError: The weights are not a vector of finite numbers, or another argument is negative.
@@ -145,9 +147,9 @@ class LinearHead:
     def by_left_inverse(cls, columns: Tensor, target: Tensor, condition: float) -> LinearHead:
         """Return the head that gives W q, for every q ≥ 0, the score target·q.
 
-        Its weights are b = W†ᵀ target, which solve Wᵀb = target. The error of the head is what rounding leaves of that
-        equation. If the error is 1 or more, no score is beyond its tolerance, so the head is never sure. The head
-        allows for texts of LONGEST_TEXT tokens.
+        Its weights are b = W†ᵀ target, which solve Wᵀb = target. The head's `error` is by how much rounding
+        breaks that equation, as a share of the largest weight. If it is 1 or more, no score is beyond its tolerance, so
+        the head is never sure. The tolerance allows for texts of LONGEST_TEXT tokens.
 
         Args:
             columns: W, (X, k), whose pseudoinverse is a left inverse.
@@ -160,7 +162,7 @@ class LinearHead:
 
 
 def _solve_transposed(columns: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Solve Wᵀb = target by b = W†ᵀ target, and again for what rounding leaves of the equation.
+    """Solve Wᵀb = target by b = W†ᵀ target, and then again for the residual that rounding leaves.
 
     Returns:
         The weights b, (X,), and the residual of the equation, (k,).
@@ -191,7 +193,8 @@ class AttentionHead:
     score, and the label is 1 where that mean is ≥ 0.
 
     Each score and each value has a tolerance, a small share of the size that its terms can have. A position is attended
-    if its score may be the largest, once every score may be off by its tolerance. A value within its tolerance is zero.
+    if its score could be the largest when every score may be off by its tolerance. A value within its tolerance counts
+    as zero.
 
     Args:
         query: q, (H+1,).
@@ -200,7 +203,8 @@ class AttentionHead:
         output: b, (M*H,).
         positions: β_1, β_2, … as rows, (P, H+1). They are zero from position P + 1 on.
         condition: The condition number of the left inverse behind the parameters, or 1 if there was none.
-        n_cells: N, the number of memory cells. Embeddings may be lifted, and φ of (D.4) is then applied to them.
+        n_cells: N, the number of memory cells. If there are several, embeddings may be lifted, which means that they
+            have an entry for each value of all cells together and each state. Then φ of (D.4) is applied to them.
         error: By how much a score or value may be wrong beyond its own rounding, as a share of its largest weight.
 
     Raises:
@@ -243,8 +247,8 @@ class AttentionHead:
         n_cells = integer("n_cells", self.n_cells, 1)
         if n_states < 1 or len(output) % n_states or n_states % n_cells:
             raise ValueError(
-                f"output must have a multiple of |H| entries and n_cells must divide |H|, which is {n_states}, "
-                f"not {len(output)} entries and {n_cells} cells"
+                f"output must have a multiple of |H| entries, and n_cells must divide |H|, which is {n_states}, "
+                f"the length of query less 1. But output has {len(output)} entries, and n_cells is {n_cells}"
             )
         object.__setattr__(self, "query", _own(query))
         object.__setattr__(self, "key", _own(key))
@@ -269,7 +273,7 @@ class AttentionHead:
         return of_shape("embeddings", embeddings, shape, f", or {lifted_width} as its last entry")
 
     def _share(self, length: int) -> float:
-        """The tolerance of a score or a value, as a share of the size of its terms."""
+        """Return the tolerance of a score or a value, as a share of the size of its terms."""
         return unit(self.key.dtype, length) + self.error
 
     def _with_positions(self, scores: Tensor, positions: Tensor) -> Tensor:
@@ -288,7 +292,7 @@ class AttentionHead:
 
     @without_autocast()
     def attended(self, probs: Float[ArrayLike, "n T X"]) -> Bool[Tensor, "n T"]:
-        """Return the set 𝓘 of (4.1), (n, T) bool: the positions whose score is the largest, within tolerances."""
+        """Return which positions the set 𝓘 of (4.1) has, (n, T) bool. Their score is the largest, within tolerances."""
         probs = self._checked(probs).detach()
         scores = self.scores(probs).detach()
         with torch.no_grad():

@@ -11,11 +11,11 @@ from torch import Tensor
 from hmmlib.theory.reports import ColumnsReport, Verdict, of_bool
 
 MOST_EXACT = 2**18
-"""Rows times columns times the lesser of both, up to which an exact rank is computed. That takes some seconds."""
+"""Rows times columns times the smaller of both, above which no exact rank is computed. Here it takes some seconds."""
 
 
 def exact_rank(columns: Tensor) -> int | None:
-    """Compute the rank of a matrix whose entries are taken as the rational numbers that they are.
+    """Compute the rank of a matrix in exact arithmetic, which is possible because each float is a rational number.
 
     Args:
         columns: The matrix, (rows, k).
@@ -39,7 +39,7 @@ def exact_rank(columns: Tensor) -> int | None:
 
 
 def rounding(columns: Tensor) -> float:
-    """Return how far rounding may move the singular values of columns, (rows, k), if the largest of them is 1."""
+    """Return how far rounding may move a singular value of columns, (rows, k), as a share of the largest one."""
     return max(columns.shape) * torch.finfo(columns.dtype).eps
 
 
@@ -49,9 +49,9 @@ class Span(NamedTuple):
     basis: Tensor
     """An orthonormal basis, (rows, rank)."""
     error: float
-    """By how much rounding may have turned the basis: the sine of an angle."""
+    """The sine of the angle by which rounding may have turned the basis."""
     rank_is_exact: bool
-    """Whether exact arithmetic gives the same rank. If not, the true span is larger, or that is unknown."""
+    """Whether exact arithmetic is known to give the same rank. Otherwise the true span may be larger."""
 
 
 def span_of(columns: Tensor) -> Span:
@@ -80,13 +80,14 @@ def independence(
 
     The columns are independent if their smallest singular value is larger than rounding and `error` can make it.
     Otherwise the exact rank decides. If it is not full, the verdict is FAILS. If it is full, the columns are
-    independent by less than rounding, so the verdict is CLOSE. It is also CLOSE if the matrix is too large for an exact
-    rank.
+    independent, but by less than rounding can hide, so the verdict is CLOSE. It is also CLOSE if the matrix is too
+    large for an exact rank.
 
     Args:
-        assumption: What the report is called.
+        assumption: The name of the assumption in the report.
         columns: The matrix, (rows, k).
-        unrounded: A matrix of the same span without rounding, if the columns were computed. Its exact rank counts.
+        unrounded: If the columns were computed, and so rounded, a matrix of the same span that was not. Its exact rank
+            is taken instead.
         error: By how much a singular value may be wrong beyond rounding.
     """
     columns = columns.detach()

@@ -46,7 +46,7 @@ class Recovery:
 
 @without_autocast()
 def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int], values: list[int]) -> Recovery:
-    """Read Θ^(1) and Θ^(2,s) off a left inverse of the recoverable columns with a basis of 𝒱̄."""
+    """Read Θ^(1) and Θ^(2,s) off a left inverse of the recoverable columns with a basis of 𝒱̄, the others' span."""
     states = recoverable_states(model, cell, syntax)
     recoverable, other_columns = recoverable_columns(model, cell, syntax, values)
     basis = span_of(other_columns).basis
@@ -78,7 +78,7 @@ def _recover(model: MemoryHMM, condition: float, cell: int, syntax: Sequence[int
 
 
 def _left_inverse(columns: Tensor) -> Tensor:
-    """The pseudoinverse, improved by one step of Newton's method, which removes most of its rounding."""
+    """Return the pseudoinverse, improved by one step of Newton's method, which removes most of its rounding."""
     left_inverse = torch.linalg.pinv(columns)
     return 2 * left_inverse - (left_inverse @ columns) @ left_inverse
 
@@ -90,6 +90,9 @@ def claim_d_3(model: MemoryHMM, cell: int, syntax: Sequence[int]) -> Recovery:
         model: A model that satisfies Assumption 4.2 for these states.
         cell: j*.
         syntax: S*, indices of syntax states.
+
+    Returns:
+        The matrices, with their condition number and error.
 
     Raises:
         AssumptionError: Assumption 4.2 does not hold.
@@ -115,9 +118,12 @@ def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: 
         cell: j*.
         syntax: S*, indices of syntax states.
 
+    Returns:
+        The matrices, with their condition number and error.
+
     Raises:
         AssumptionError: Assumption 4.5, or D.5, does not hold.
-        ValueError: The task, the cell or a syntax state does not fit the model.
+        ValueError: The weights, the cell or a syntax state do not fit the model.
 
     Example:
         >>> from hmmlib import claim_d_10, recoverable_memory_hmm
@@ -134,7 +140,7 @@ def claim_d_10(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: 
 
 
 def lemma_d_2(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor]:
-    """Construct the query and key of Lemma D.2, with which a position scores the probability that H_i is in H*.
+    """Construct the query and key of Lemma D.2, which give position i as its score the probability that H_i is in H*.
 
     Args:
         model: The model.
@@ -193,8 +199,8 @@ def lemma_d_9(model: MemoryHMM, recovery: Recovery) -> tuple[Tensor, Tensor, Ten
     """Construct the query, key and position embeddings of Lemma D.9, which never attend to the prompt's own position.
 
     The proof adds -2 to the score of position 1, where the prompt is. That is enough if no score exceeds 1 without it.
-    But the output at position 1 is not conditioned on the prompt, so its score may exceed 1. What is added is therefore
-    -(1 + the largest score that a position can have), and at most -2.
+    But the output at position 1 is not conditioned on the prompt, so its score may exceed 1. Therefore -(1 + s) is
+    added here, where s is the largest score that a position can have, or 1 if that is larger.
 
     Args:
         model: The model.

@@ -11,8 +11,8 @@ from typing import Self
 class Verdict(Enum):
     """What a predicate finds.
 
-    `CLOSE` means that rounding hides the answer: within rounding of the model's numbers are some for which the
-    assumption holds, and some for which it fails.
+    `CLOSE` means that rounding hides the answer. Among the numbers that rounding could have turned into the model's own
+    are some for which the assumption holds, and some for which it fails.
 
     Example:
         >>> from hmmlib import HMM, assumption_3_1
@@ -34,7 +34,7 @@ def all_of(*verdicts: Verdict) -> Verdict:
 
 
 def of_bool(holds: bool) -> Verdict:
-    """Return the verdict where nothing was rounded."""
+    """Return the verdict on a condition that rounding has no part in."""
     return Verdict.HOLDS if holds else Verdict.FAILS
 
 
@@ -109,7 +109,9 @@ class RegularityReport(Report):
     """Whether the chain is regular, Assumption 3.2. It is ergodic if it is irreducible and its period is 1."""
 
     irreducible: bool
+    """Whether each state can be reached from each other one."""
     period: int
+    """The greatest common divisor of the lengths of all cycles, or 0 if the chain is reducible."""
     start_support: int
     """On how many states P[H_0] is positive."""
     n_states: int
@@ -134,16 +136,16 @@ class RecoveryReport(Report):
     """Whether H* is a set of recoverable states, Assumptions 4.2, 4.5 and D.5."""
 
     columns: ColumnsReport
-    """The report on the columns of W at M* × H*."""
+    """The report on the columns of W at M* × H*, those to be recovered."""
     rest_rank: int
     """The dimension of 𝒱̄, the span of the other columns."""
     angle: float
-    """The smallest angle between both spans, in radians."""
+    """The smallest angle between 𝒱̄ and the span of the columns to be recovered, in radians."""
     angle_error: float
     """By how much rounding may change the angle."""
     condition: float
     """The condition number of the columns together with an orthonormal basis of 𝒱̄. A left inverse may magnify an error
-    by so much."""
+    by this factor."""
 
 
 @dataclass(frozen=True)
@@ -153,4 +155,4 @@ class StationarityReport(Report):
     regularity: RegularityReport
     """The report on Assumption 3.2."""
     drift: float
-    """The largest |A P[H_0] / P[H_0] - 1| of a state."""
+    """The largest |A P[H_0] / P[H_0] - 1| in any state."""

@@ -1,4 +1,4 @@
-"""Whether some linear head gives inputs their labels: the head, a proof of none, or neither if rounding decides."""
+"""Find a linear head that gives inputs their labels, or a proof that there is none, unless rounding leaves it open."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ ROUNDING = ROUNDING_UNITS * torch.finfo(torch.float64).eps
 class Impossible:
     """A proof that no linear head gives a set of inputs their labels, up to rounding.
 
-    A mixture of negative inputs equals a nonnegative combination of positive ones. A head that fits would score the
-    mixture below zero and the combination not, although both have the same score.
+    Inputs whose label is 1 are called positive, the others negative. The proof is a mixture of negative inputs that
+    equals a combination of positive ones with weights ≥ 0. A head that fits would give the mixture a score below 0, and
+    the combination a score of 0 or more. But they are equal, so they have the same score.
 
     Example:
         >>> from hmmlib import fit_or_refute
@@ -40,7 +41,7 @@ class Impossible:
     negative: Tensor
     """The weights of the negative inputs, ≥ 0, which sum to 1."""
     residual: float
-    """The sum of the sizes of all differences between mixture and combination, at most `ROUNDING`."""
+    """The sum of the absolute differences between mixture and combination, at most `ROUNDING`."""
 
 
 @dataclass(frozen=True)
@@ -61,24 +62,25 @@ class Undecided:
     inputs: int
     """The number of inputs."""
     residual: float
-    """That of the combination found, which would be a proof if it were at most `ROUNDING`."""
+    """The residual, as in `Impossible`, of the nearest combination found, or infinity if none was found. At most
+    `ROUNDING` would be a proof."""
 
 
 @own_settings()
 def fit_or_refute(probs: Float[ArrayLike, "n X"], labels: Bool[ArrayLike, " n"]) -> LinearHead | Impossible | Undecided:
     """Find a linear head that gives every input its label, or prove that there is none.
 
-    By Farkas' lemma there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative inputs, or there are weights as
-    in `Impossible`. Nonnegative least squares finds the weights that come nearest to such a proof, and its residual is
-    a head. Before that the inputs are moved and scaled, so that they vary by as much in every direction in which they
-    differ. A plane then still separates the same inputs.
+    By Farkas' lemma, either there is a head with b·p ≥ 1 on positive and b·p ≤ -1 on negative inputs, or there are
+    weights as in `Impossible`. Nonnegative least squares finds the weights that come nearest to such a proof. If they
+    are no proof, their residual gives a head. Before that the inputs are moved and scaled, so that they vary equally in
+    all directions in which they differ. A plane still separates the same inputs afterwards.
 
     Args:
         probs: The inputs, (n, X). Each row is a distribution, or zero. The label of a zero row is 1, whatever the head.
         labels: Their labels, (n,).
 
     Returns:
-        The head, `Impossible`, or `Undecided` if rounding decides.
+        The head, or `Impossible`, which is the proof, or `Undecided` if rounding hides the answer.
 
     Raises:
         ValueError: The shapes differ, or a row sums to neither 1 nor 0.
@@ -124,7 +126,7 @@ def _checked(probs, labels) -> tuple[Tensor, Tensor]:
     sums = probs.sum(1)
     is_off = ((sums - 1).abs() > SUM_TOLERANCE[torch.float32]) & (sums != 0)
     if is_off.any():
-        raise ValueError(f"each row of probs must sum to 1, or be zero; one sums to {sums[is_off][0]:.6g}")
+        raise ValueError(f"each row of probs must sum to 1, or be zero, but one sums to {sums[is_off][0]:.6g}")
     return probs, labels
 
 
@@ -174,7 +176,7 @@ def _nearest_combination(signed: np.ndarray, negative: np.ndarray) -> tuple[np.n
 
 
 def _by_margin(signed: np.ndarray) -> np.ndarray:
-    """Find a direction in which all rows lie at 1 or beyond, by a linear program. It is 0 if there is none."""
+    """Find a direction whose product with each row is 1 or more, by a linear program. Return 0 if there is none."""
     from scipy.optimize import linprog
 
     no_direction = np.zeros(signed.shape[1])
@@ -184,12 +186,15 @@ def _by_margin(signed: np.ndarray) -> np.ndarray:
 
 
 def _head(weights: np.ndarray, probs: Tensor, labels: Tensor) -> tuple[LinearHead, int]:
-    """Return a head with these weights, scaled to a margin of 1 to 2, and how many inputs it mislabels, or nearly."""
+    """Return a head with these weights, and how many inputs it mislabels, or may mislabel because of rounding.
+
+    If there are none, the weights are scaled so that the score nearest to 0 has a size from 1 to 2.
+    """
     weights = torch.as_tensor(weights)
     nonzero = probs.any(1)
     scores = probs @ weights
     margins = torch.where(labels, scores, -scores)
-    beyond = margins > 2 * ROUNDING * (probs @ weights.abs())  # Twice, so that no other order of the sums decides.
+    beyond = margins > 2 * ROUNDING * (probs @ weights.abs())  # Twice, so that the order of the sums has no say.
     fits = torch.where(nonzero, beyond, labels)
     if fits.all() and nonzero.any():
         # Scaling by a power of two changes no rounding.

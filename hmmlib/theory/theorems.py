@@ -1,8 +1,8 @@
-"""The proofs as constructions: from a model and μ to the head, or prompt and head, whose existence a theorem states.
+"""The proofs as constructions. A model and μ become the head, or prompt and head, whose existence a theorem states.
 
-Where a proof takes a left inverse, the pseudoinverse is taken here. The head carries its condition number and what
-rounding leaves of its equation. A construction raises AssumptionError where an assumption fails. Where rounding leaves
-an assumption open, it warns and builds, and `sure` of the head says which labels can be relied on.
+Where a proof takes a left inverse, the pseudoinverse is taken here. The head carries its condition number, and by how
+much rounding may have put the head wrong. A construction raises AssumptionError where an assumption fails. Where
+rounding leaves an assumption open, it warns and builds, and the head's `sure` says which labels can be relied on.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def ground_truth(
         model: The model.
         mu: μ, the task's weights on the hidden states, (S,), or on the memory values, (M,).
         tokens: The texts, (n, T).
-        cell: The memory cell that is asked for.
+        cell: The memory cell that the task asks about.
 
     Returns:
         The targets, (n,).
 
     Raises:
-        ValueError: The task, the texts or the cell do not fit the model.
+        ValueError: The weights, the texts or the cell do not fit the model.
 
     Example:
         >>> from hmmlib import HMM, ground_truth
@@ -60,7 +60,7 @@ def ground_truth(
     else:
         belief = memory_posterior(model, tokens, cell)
     precision = torch.finfo(belief.dtype)
-    # Each probability may also be off by some of the smallest positive floats, tiny * eps. Eight are allowed for.
+    # Each probability may also be off by a few times the smallest positive float, tiny * eps. Eight times is allowed.
     underflow = 8 * precision.tiny * precision.eps * mu.abs().sum()
     _, length = as_array("tokens", tokens).shape
     tolerance = unit(belief.dtype, length) * (belief @ mu.abs()) + underflow
@@ -68,9 +68,9 @@ def ground_truth(
 
 
 def _full_start(model: HMM, statement: str) -> Tensor:
-    """Return P[H_0], by which a statement divides, so that it must not be zero in any state."""
+    """Return P[H_0], by which a statement divides. It must therefore be positive in every state."""
     if not (of_type("model", model, HMM).initial > 0).all():
-        raise ValueError(f"{statement} divides by P[H_0], which is zero in some state")
+        raise ValueError(f"model must have no state in which P[H_0] is zero, because {statement} divides by it")
     return model.initial
 
 
@@ -97,18 +97,18 @@ def claim_b_1(model: HMM, i: int) -> Float[Tensor, " S"]:
 
 
 def _divided(mu: Tensor, diagonal: Tensor) -> Tensor:
-    """Return D⁻¹ μ, in which no weight of the task may become zero or infinite."""
+    """Return D⁻¹ μ, in which no weight of the task may become zero or infinite by rounding."""
     divided = mu / diagonal
     if not divided.isfinite().all() or divided.count_nonzero() < mu.count_nonzero():
-        raise ValueError(f"model must have probabilities whose quotients {mu.dtype} can hold, next to mu")
+        raise ValueError(f"model must have probabilities by whose quotients {mu.dtype} can divide mu")
     return divided
 
 
 def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
     """Construct the head b = W†ᵀ D⁻¹ μ of Theorem 3.3 (proof in appendix B), to be applied to G_1 of (MASK, x).
 
-    The score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. Its check is
-    `hmmbook.evidence.random_models.section_3.check_theorem_3_3`, its derivation the page notebooks/3-hmm.
+    The score is μᵀP[H_0 | X_{1:T} = x] times a positive r_x. The page notebooks/3-hmm derives it, and
+    `hmmbook.evidence.random_models.section_3.check_theorem_3_3` checks it.
 
     Args:
         model: A model that satisfies Assumptions 3.1 and 3.2.
@@ -116,7 +116,7 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
 
     Raises:
         AssumptionError: Columns of W are dependent (3.1), or the chain is not regular (3.2).
-        ValueError: The task does not fit the model.
+        ValueError: The weights do not fit the model.
 
     Example:
         >>> from hmmlib import HMM, masked_token_probs, theorem_3_3
@@ -134,7 +134,7 @@ def theorem_3_3(model: HMM, mu: Float[ArrayLike, " S"]) -> LinearHead:
 
 @without_autocast()
 def lemma_c_2(model: HMM, prompt: Float[ArrayLike, " S"]) -> Float[Tensor, " S"]:
-    """Compute how a prompt weighs the posterior, D P[X̂_1 = z̃, H_2] of Lemma C.2, with D = diag(1 / P[H_0]).
+    """Compute D P[X̂_1 = z̃, H_2] of Lemma C.2, by which a prompt multiplies the posterior, with D = diag(1 / P[H_0]).
 
     P[H_2 | X̂_1 = z̃, X̂_{3:T+2} = x] is this vector times P[H_0 | X_{1:T} = x], entry by entry, and a positive r_x (3.3).
 
@@ -161,13 +161,13 @@ def lemma_c_2(model: HMM, prompt: Float[ArrayLike, " S"]) -> Float[Tensor, " S"]
 
 
 def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]) -> tuple[Tensor, LinearHead]:
-    """Construct prompt and head of Theorem 3.6 (appendix C.1), to be applied to Ḡ_2 of (u, a row of ones, e(x)).
+    """Construct the prompt and head of Theorem 3.6 (appendix C.1), to be applied to Ḡ_2 of (u, a row of ones, e(x)).
 
-    The prompt u is 1 on 𝓑 and 0 elsewhere, where 𝓑 is as large as possible: the `sources` of Assumption 3.5. Behind it
-    P[H_0 | x] is multiplied state by state by d = `lemma_c_2(model, u)`, which is positive exactly on H*. The head
-    divides by d again: b = W†ᵀ(μ / d), with W, μ and d restricted to H*. It reads Ḡ at the mask. Its score is
-    μᵀP[H_0 | x] times a positive r_x. It is 0, as it should be, where prompt and text exclude each other. Its check is
-    `hmmbook.evidence.random_models.section_3.check_theorem_3_6`, its derivation the page notebooks/3-1-prompt.
+    The prompt u is 1 on 𝓑 and 0 elsewhere, where 𝓑 is as large as possible, namely the `sources` of Assumption 3.5.
+    Behind it, P[H_0 | x] is multiplied state by state by d = `lemma_c_2(model, u)`, which is positive exactly on H*.
+    The head b = W†ᵀ(μ / d), with W, μ and d restricted to H*, divides by d again. It reads Ḡ at the mask. Its score is
+    μᵀP[H_0 | x] times a positive r_x. It is 0, as it should be, where prompt and text exclude each other. The page
+    notebooks/3-1-prompt derives it, and `hmmbook.evidence.random_models.section_3.check_theorem_3_6` checks it.
 
     Args:
         model: A model that satisfies Assumptions 3.2 and 3.5.
@@ -179,7 +179,7 @@ def theorem_3_6(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[int]
 
     Raises:
         AssumptionError: The chain is not regular (3.2), or H* does not satisfy Assumption 3.5.
-        ValueError: The task or H* does not fit the model.
+        ValueError: The weights or the states do not fit the model.
 
     Example:
         >>> from hmmlib import MASK, hidden_twins, masked_token_probs, theorem_3_6
@@ -205,7 +205,7 @@ def concentrated(
     syntax: Sequence[int],
     prompt: Float[ArrayLike, " S"] | None = None,
 ) -> Bool[Tensor, "n T"]:
-    """Find where the distribution of H_i given all other tokens is concentrated on H*: the positions Î of Lemma D.2.
+    """Find the positions Î of Lemma D.2, at which H_i is certainly in H* given all other tokens.
 
     𝓡 of (4.3) is the set of possible texts with at least one such position. A probability counts as zero only where the
     model's zeros make it so, not where it is too small for a float.
@@ -218,7 +218,7 @@ def concentrated(
         prompt: A prompt in front of the texts. Its own position, the first, never counts.
 
     Returns:
-        Whether each position is in Î, (n, T), or (n, T + 1) with a prompt. None is if the other tokens are impossible.
+        Whether each position is in Î, (n, T), or (n, T + 1) with a prompt. False where the other tokens are impossible.
 
     Example:
         >>> from hmmlib import MemoryHMM, concentrated
@@ -259,8 +259,8 @@ def attention_head(model: MemoryHMM, mu: Float[ArrayLike, " M"], recovery: Recov
 def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]) -> AttentionHead:
     """Construct the attention head of Theorem 4.3 (appendix D.1) for H* = {j*} × S*, to be applied to G(x) and e(x).
 
-    Its score is μᵀP[M_{j*} | X_{1:T} = x] times a positive r_x for x in 𝓡 (see `concentrated`). Its derivation is page
-    notebooks/4-1-attention-head, its check `hmmbook.evidence.random_models.appendix_d1.check_theorem_4_3`.
+    For x in 𝓡 (4.3), its score is μᵀP[M_{j*} | X_{1:T} = x] times a positive r_x. Page notebooks/4-1-attention-head
+    derives it, and `hmmbook.evidence.random_models.appendix_d1.check_theorem_4_3` checks it.
 
     Args:
         model: A model that satisfies Assumptions 3.2 and 4.2.
@@ -270,7 +270,7 @@ def theorem_4_3(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax:
 
     Raises:
         AssumptionError: H* does not satisfy Assumption 4.2, or the chain is not regular (3.2).
-        ValueError: The task, the cell or a syntax state does not fit the model.
+        ValueError: The weights, the cell or a syntax state do not fit the model.
 
     Example:
         >>> from hmmlib import masked_token_probs, recoverable_memory_hmm, theorem_4_3
@@ -322,7 +322,7 @@ def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int
         The prompt, lifted, (M^N * H,), scaled into [0, 1].
 
     Raises:
-        ValueError: P[H_1] is 0 in a state in which P[H_0] is not.
+        ValueError: P[H_1] is 0 in a state in which P[H_0] is positive.
 
     Example:
         >>> from hmmlib import MemoryHMM, prompt_for_any_start
@@ -334,7 +334,7 @@ def prompt_for_any_start(model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int
     prompt = prompt_d_6(model, mu, cell)
     first = model.marginal(1)
     if ((model.initial > 0) & (first == 0)).any():
-        raise ValueError("no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered")
+        raise ValueError("model must enter each state that H_0 can be in, but P[H_1] is 0 in some of them")
     ratio = torch.where(first > 0, model.initial / first, 0)
     ratio = ratio / ratio.max()
     return (prompt.unflatten(0, (-1, model.n_states)) * ratio).flatten()
@@ -349,7 +349,7 @@ def prompted_head(
         model: The model.
         mu: μ, the task's weights on the memory values, (M,).
         recovery: What `claim_d_10` recovers in the model.
-        drift: By how large a share A P[H_0] may differ from P[H_0] in a state, the `drift` of Assumption 4.4.
+        drift: The share by which A P[H_0] may differ from P[H_0] in any state, the `drift` of Assumption 4.4.
 
     Example:
         >>> from hmmlib import claim_d_10, prompted_head, recoverable_memory_hmm
@@ -367,12 +367,13 @@ def prompted_head(
 def theorem_4_6(
     model: MemoryHMM, mu: Float[ArrayLike, " M"], cell: int, syntax: Sequence[int]
 ) -> tuple[Tensor, AttentionHead]:
-    """Construct prompt and attention head of Theorem 4.6, and of Theorem D.6 for several cells, with H* = {j*} × S*.
+    """Construct the prompt and attention head of Theorem 4.6, or of Theorem D.6 for several cells, with H* = {j*} × S*.
 
-    The head is applied to Ḡ and the embeddings of `prompted(model, u, x)`. Its score is μᵀP[M_{j*} | X_{1:T} = x] times
-    a positive r_x for every x in 𝓡 (4.3). It is 0, as it should be, where prompt and text exclude each other. The head
-    also accepts the embeddings of `prompted(model, model.unlift(u), x)`, which are shorter. Its check is
-    `hmmbook.evidence.random_models.appendix_d3.check_theorem_4_6`, its derivation the page notebooks/4-2-memory-prompt.
+    The head is applied to Ḡ and the embeddings of `prompted(model, u, x)`. It also accepts the embeddings of
+    `prompted(model, model.unlift(u), x)`, which are shorter. For x in 𝓡 (4.3), its score is μᵀP[M_{j*} | X_{1:T} = x]
+    times a positive r_x. It is 0, as it should be, where prompt and text exclude each other. Page
+    notebooks/4-2-memory-prompt derives it, and `hmmbook.evidence.random_models.appendix_d3.check_theorem_4_6` checks
+    it.
 
     Args:
         model: A model that satisfies Assumptions 4.4 and 4.5, or D.5 if it has several cells.
@@ -385,7 +386,7 @@ def theorem_4_6(
 
     Raises:
         AssumptionError: H* does not satisfy Assumption 4.5 or D.5, or P[H_0] is not stationary (4.4).
-        ValueError: The task, the cell or a syntax state does not fit the model.
+        ValueError: The weights, the cell or a syntax state do not fit the model.
 
     Example:
         >>> from hmmlib import recoverable_memory_hmm, theorem_4_6

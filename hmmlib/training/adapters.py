@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from transformers import BertForMaskedLM, PreTrainedModel
 
 TUNERS = ("prompt", "prefix", "lora")
-"""A soft prompt before the text; keys and values before it in each layer; low-rank matrices added to attention's."""
+"""What can be tuned. "prompt" is a soft prompt before the text, "prefix" puts keys and values before it in each layer,
+and "lora" adds low-rank matrices to those of attention."""
 
 TASK_TYPE = "FEATURE_EXTRACTION"
 """With this task type `peft` leaves the output to the network's own head over its vocabulary."""
@@ -43,7 +44,7 @@ LORA_TARGETS = (
 
 
 class Tuned(NamedTuple):
-    """What was tuned: a prompt before the text, or the network itself, and a head.
+    """What was tuned, which is a head together with a prompt before the text or with the network itself.
 
     Example:
         >>> import torch
@@ -57,9 +58,9 @@ class Tuned(NamedTuple):
     """
 
     network: BertForMaskedLM | Reader
-    """The network, with what was tuned inside it."""
+    """The network, with what was tuned inside it if there is no prompt."""
     prompt: Tensor | None
-    """The vectors to be put before each text, (P, width)."""
+    """The vectors to be put before each text, (P, width), or None for a prefix or LoRA."""
     head: LinearHead
     """The head that was tuned together with them."""
 
@@ -73,30 +74,31 @@ def peft_config(tuner: str, module: PreTrainedModel, length: int = 20, rank: int
 
     Args:
         tuner: "prefix" or "lora".
-        module: the model that it is for.
-        length: how many vectors a prefix has.
-        rank: the rank of LoRA's matrices.
+        module: The model that the configuration is for.
+        length: How many vectors a prefix has.
+        rank: The rank of LoRA's matrices.
 
     Raises:
         ModuleNotFoundError: `peft` is not installed.
-        ValueError: the model takes no prefix, or has no matrices that LORA_TARGETS names.
+        ValueError: The model takes no prefix, or has no matrices that LORA_TARGETS names.
     """
     try:
         import peft
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"tuner {tuner} needs the extra: pip install 'hmmlib[adapters]'") from None
+        raise ModuleNotFoundError(f"tuner {tuner} needs peft. Install it with pip install 'hmmlib[adapters]'") from None
     kind = type(module).__name__
     if tuner == "prefix":
         integer("length", length, 1)
         if "past_key_values" not in inspect.signature(module.base_model.forward).parameters:
-            raise ValueError(f"tuner must be prompt or lora for {kind}, which takes no keys and values, not prefix")
+            raise ValueError(f"tuner must be prompt or lora, not prefix, for {kind}, which takes no keys and values")
         return peft.PrefixTuningConfig(task_type=TASK_TYPE, num_virtual_tokens=length)
     rank = integer("rank", rank, 1)
     targets = _lora_targets(module)
     if targets is None:
         known = "; ".join(" and ".join(names) for names in LORA_TARGETS)
         raise ValueError(
-            f"tuner must be prompt for {kind}, not lora: it has none of {known}; tune_with_peft takes a config"
+            f"tuner must be prompt for {kind}, not lora, because it has no matrices of these names: {known}. "
+            "To add LoRA to others, name them in a LoraConfig and pass it to tune_with_peft"
         )
     return peft.LoraConfig(
         task_type=TASK_TYPE,
@@ -108,7 +110,7 @@ def peft_config(tuner: str, module: PreTrainedModel, length: int = 20, rank: int
 
 
 def _lora_targets(module: PreTrainedModel) -> tuple[str, ...] | None:
-    """The first entry of LORA_TARGETS whose matrices the model has."""
+    """Return the first entry of LORA_TARGETS whose matrices the model has, or None."""
     present = {name.rpartition(".")[2] for name, _ in module.named_modules()}
     for names in LORA_TARGETS:
         if present.issuperset(names):
@@ -129,17 +131,20 @@ def tune_with_peft(
     """Tune what `peft` adds to a copy of the network, at `plan.prompt_rate`, together with a linear head.
 
     Args:
-        network: the network, which stays as it is.
-        tokens: the training texts, (n, T), which begin with MASK.
-        labels: their labels, (n,).
-        config: what to add. Its task type is "FEATURE_EXTRACTION".
-        plan: how to tune.
-        seed: a seed for what is added, and for the order of the texts.
-        before_step: called before each step. What it raises ends the tuning.
+        network: The network, which stays as it is.
+        tokens: The training texts, (n, T), which begin with MASK.
+        labels: Their labels, (n,).
+        config: What to add. Its task type must be "FEATURE_EXTRACTION".
+        plan: How to tune.
+        seed: A seed for what is added, and for the order of the texts.
+        before_step: Called before each step. What it raises ends the tuning.
+
+    Returns:
+        The head, with a reader of the changed copy.
 
     Raises:
-        TypeError: the config is none of `peft`, or the network is another model.
-        ValueError: the network does not read what is added, or reads otherwise with it.
+        TypeError: The config is not of `peft`, or the network is not one of `bert.build` or a FromTransformers.
+        ValueError: The network ignores what is added, or no longer reads texts as before.
     """
     from peft import PeftConfig, get_peft_model
 
@@ -173,7 +178,7 @@ def _check_that_it_is_read(reader: FromTransformers, added: list[Tensor], text: 
         reading = foreign.ask(reader.module, reader.ids[: reader.n_tokens].tolist(), reader.pad)
         with torch.enable_grad():
             logits = reader.logits(embedded, embedded.places[:, :1])
-    except Exception as error:  # Whatever a model raises that does not take what was added.
+    except Exception as error:  # Models that do not take what was added raise errors of any kind.
         raise ValueError(f"config must be one that {name} takes, not {kind}: {error.__cause__ or error}") from error
     if reading != reader.reading:
         raise ValueError(f"config must be one with which {name} reads texts as before, not {kind}")
@@ -198,21 +203,23 @@ def tune(
 ) -> Tuned:
     """Tune one of TUNERS on a frozen network, together with a linear head.
 
+    Of these, the paper tunes only the prompt.
+
     Args:
         tuner: "prompt", "prefix" or "lora".
-        network: the network, which stays as it is.
-        tokens: the training texts, (n, T), which begin with MASK.
-        labels: their labels, (n,).
-        plan: how to tune.
-        seed: a seed for all random draws.
-        length: how many vectors a prompt or a prefix has.
-        start: where a prompt begins, "uniform" or "vocabulary".
-        rank: the rank of LoRA's matrices.
-        before_step: called before each step. What it raises ends the tuning.
+        network: The network, which stays as it is.
+        tokens: The training texts, (n, T), which begin with MASK.
+        labels: Their labels, (n,).
+        plan: How to tune.
+        seed: A seed for all random draws.
+        length: How many vectors a prompt or a prefix has.
+        start: Where a prompt begins, "uniform" or "vocabulary".
+        rank: The rank of LoRA's matrices.
+        before_step: Called before each step. What it raises ends the tuning.
 
     Raises:
-        ModuleNotFoundError: the tuner needs `peft`, which is not installed.
-        ValueError: there is no such tuner, or `peft` cannot add it to the network.
+        ModuleNotFoundError: The tuner needs `peft`, which is not installed.
+        ValueError: There is no such tuner, or `peft` cannot add it to the network.
 
     Example:
         >>> import torch

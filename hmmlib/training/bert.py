@@ -1,7 +1,7 @@
 """A BERT-shaped masked language model: its construction, and its logits and hidden states at chosen positions.
 
-The architecture is that of BertForMaskedLM in `transformers`. Here a layer can also run at chosen positions only, since
-nothing more is needed of the last layer and of the vocabulary head.
+The architecture is that of BertForMaskedLM in `transformers`. Here a layer can also run at chosen positions only,
+because the last layer and the vocabulary head are needed nowhere else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Shape:
     """Sizes of the network, by default those of the preset `quick`.
 
     Raises:
-        ValueError: a size is no integer of 1 or more, or dropout is no share.
+        ValueError: A size is not an integer of 1 or more, or dropout is not a share from 0 to 1.
 
     Example:
         >>> from hmmlib import Shape
@@ -50,7 +50,7 @@ class Shape:
     dropout: float = 0.0
     """The share of entries that are dropped in pretraining."""
     specials: int = 1
-    """How many ids there are besides the tokens. The last one is [MASK], and the others never occur."""
+    """How many ids there are besides the tokens. The last one is [MASK], and the others never occur in texts."""
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads", "max_length", "specials"):
@@ -60,16 +60,16 @@ class Shape:
 
 @own_settings()
 def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
-    """Build a network with fresh weights. It is BERT-base but for its sizes and its vocabulary.
+    """Build a network with fresh weights, which is like BERT-base except for its sizes and its vocabulary.
 
     Args:
-        shape: the sizes.
-        n_tokens: the number X of tokens. Their ids are 0 … X - 1, and [MASK] is the last id of all.
-        seed: a seed for the weights, which are the same on every device.
+        shape: The sizes.
+        n_tokens: The number X of tokens. Their ids are 0 … X - 1, and [MASK] is the last id of all.
+        seed: A seed for the weights, which are the same on every device.
 
     Raises:
-        TypeError: the shape is none.
-        ValueError: there are no tokens, or the seed is none.
+        TypeError: `shape` is not a Shape.
+        ValueError: `n_tokens` is less than 1, or `seed` is not a seed.
     """
     from transformers import BertConfig, BertForMaskedLM  # This import takes seconds, and is not always needed.
 
@@ -94,10 +94,10 @@ def build(shape: Shape, n_tokens: int, seed: int) -> BertForMaskedLM:
 
 
 def as_network(network) -> BertForMaskedLM:
-    """Return a network that `build` has made.
+    """Return the network itself, if `build` has made it.
 
     Raises:
-        TypeError: it is another model, whose [MASK] may be any of its ids, or one that `peft` has changed.
+        TypeError: It is another model, in which [MASK] may be any id, or `peft` has changed it.
     """
     name = type(network).__name__
     if _is_changed_by_peft(network):
@@ -107,8 +107,8 @@ def as_network(network) -> BertForMaskedLM:
             return network
         name += " with another vocabulary"
     raise TypeError(
-        f"network must be of type BertForMaskedLM, as build makes it, not {name}: "
-        "hmmlib.FromTransformers reads others, which are trained with tools of their own"
+        f"network must be of type BertForMaskedLM, as build makes it, not {name}. "
+        "hmmlib.FromTransformers reads other models, but hmmlib cannot pretrain them"
     )
 
 
@@ -132,7 +132,7 @@ def fingerprint(network) -> str:
     """Return 16 hexadecimal digits that stand for the weights of a network, which tuning must not change.
 
     Args:
-        network: a network, or a reader with a network in it.
+        network: A network, or a reader with a network in it.
     """
     module = getattr(network, "module", network)
     return digest(module.state_dict())
@@ -142,10 +142,10 @@ def fingerprint(network) -> str:
 
 
 def to_ids(network: BertForMaskedLM, tokens: Tensor) -> Tensor:
-    """Return the input ids of tokens, on the network's device: tokens as they are, and the last id for MASK.
+    """Return the input ids of tokens, on the network's device. A token is its own id, and MASK has the last id.
 
     Raises:
-        ValueError: the network does not have one of the tokens.
+        ValueError: The network does not have one of the tokens.
     """
     mask_id = network.config.vocab_size - 1
     tokens = as_tokens(tokens, mask_id, network.device)
@@ -156,9 +156,9 @@ def mask_some(tokens: Tensor, share: float, generator: torch.Generator) -> tuple
     """Hide positions of each sequence at random.
 
     Args:
-        tokens: sequences, (n, T).
-        share: the share of positions to hide. It is rounded to k of T, and k is at least 1.
-        generator: a generator on the tokens' device.
+        tokens: Sequences, (n, T).
+        share: The share of positions to hide. It is rounded to k of T, and k is at least 1.
+        generator: A generator on the tokens' device.
 
     Returns:
         The tokens with MASK at the hidden positions, (n, T), and these positions, (n, k).
@@ -183,11 +183,11 @@ def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None,
     """Run a layer of BERT. Keys and values are computed at all positions, everything else at the chosen ones only.
 
     Args:
-        layer: the layer.
-        hidden: its input, (n, L, width).
-        positions: the chosen positions, (n, k). None means all.
-        seen: which positions (columns) each position (row) attends to, (L, L), if all positions are computed. None
-            means that it attends to all of them.
+        layer: The layer.
+        hidden: Its input, (n, L, width).
+        positions: The chosen positions, (n, k). None means all.
+        seen: Where entry (i, j) is true, position i attends to position j, (L, L) bool. It is taken only if all
+            positions are computed. None means that every position attends to all of them.
 
     Returns:
         The output at the chosen positions, (n, k, width).
@@ -205,7 +205,7 @@ def run_layer(layer: nn.Module, hidden: Tensor, positions: Tensor | None = None,
 
 
 def _by_head(vectors: Tensor, heads: int) -> Tensor:
-    """Vectors (n, L, width) with an axis for the heads, (n, heads, L, width / heads)."""
+    """Split vectors (n, L, width) among the attention heads, (n, heads, L, width / heads)."""
     return vectors.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
@@ -213,13 +213,13 @@ def logits_at(network: BertForMaskedLM, embeddings: Tensor, positions: Tensor | 
     """Return logits over the tokens, where the last layer is computed at chosen positions only.
 
     Args:
-        network: a network of `build`.
-        embeddings: word embeddings, (n, L, width).
-        positions: the chosen positions, (n, k). None means all L.
+        network: A network of `build`.
+        embeddings: Word embeddings, (n, L, width).
+        positions: The chosen positions, (n, k). None means all L.
 
     Returns:
-        Logits, (n, k, X). The id of [MASK] is left out, so that a softmax is over the tokens, and over special ids
-        other than [MASK] if there are any.
+        Logits, (n, k, X). The id of [MASK] is left out, so a softmax is over the tokens, and over the other special ids
+        if there are any.
     """
     hidden = network.bert.embeddings(inputs_embeds=embeddings)
     *first_layers, last_layer = network.bert.encoder.layer
@@ -233,11 +233,11 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
     """Return the hidden states at one position, before the first layer and after each.
 
     Args:
-        network: a network of `build`.
-        embeddings: word embeddings, (n, L, width).
-        position: the position.
-        cut: numbers of layers, 1 for the first. In these the position and those behind it do not attend to what stands
-            before it.
+        network: A network of `build`.
+        embeddings: Word embeddings, (n, L, width).
+        position: The position.
+        cut: Numbers of layers, 1 for the first. In these layers, neither the position nor any after it attends to what
+            stands before the position.
 
     Returns:
         Hidden states, (layers + 1, n, width).
@@ -254,14 +254,14 @@ def hidden_at(network: BertForMaskedLM, embeddings: Tensor, position: int, cut: 
 
 
 def logits_with(network: BertForMaskedLM, embeddings: Tensor, position: int, depth: int, states: Tensor) -> Tensor:
-    """Return logits at one position after its hidden states were replaced behind one layer.
+    """Return logits at one position when its hidden states after one layer are replaced.
 
     Args:
-        network: a network of `build`.
-        embeddings: word embeddings, (n, L, width).
-        position: the position.
-        depth: the number of the layer, 1 for the first.
-        states: the hidden states to put there, (n, width).
+        network: A network of `build`.
+        embeddings: Word embeddings, (n, L, width).
+        position: The position.
+        depth: The number of the layer, 1 for the first.
+        states: The hidden states to put there, (n, width).
 
     Returns:
         Logits, (n, X).

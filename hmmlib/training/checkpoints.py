@@ -19,7 +19,7 @@ def as_path(path: str | Path) -> Path:
     """Return the path of a checkpoint. The file need not exist.
 
     Raises:
-        ValueError: the path is not that of a file `*.pt`, so what lies there is never overwritten.
+        ValueError: The path is not that of a file `*.pt`. It is refused, so that no other file is overwritten.
     """
     path = Path(os.path.expanduser(path))
     if path.suffix != ".pt" or path.is_dir() or path.parent.is_file():
@@ -31,11 +31,11 @@ def save(path: str | Path, content: dict) -> None:
     """Write a checkpoint under a temporary name, and then rename it.
 
     Args:
-        path: the file, in a folder that need not exist yet. An older checkpoint stays until the new one is whole.
-        content: tensors, numbers, texts, and lists and dictionaries of these.
+        path: The file, in a folder that need not exist yet. An older checkpoint stays until the new one is whole.
+        content: Tensors, numbers and texts, and lists and dictionaries of these.
 
     Raises:
-        CheckpointError: the file cannot be written.
+        CheckpointError: The file cannot be written.
     """
     path = as_path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -54,7 +54,7 @@ def load(path: str | Path) -> dict | None:
     """Return the content of a checkpoint, with its tensors on the CPU, or None if there is no file.
 
     Raises:
-        ValueError: the file is no checkpoint. It stays as it is.
+        ValueError: The file is not a checkpoint. It stays as it is.
     """
     path = as_path(path)
     if not path.exists():
@@ -67,13 +67,13 @@ def load(path: str | Path) -> dict | None:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path} is no checkpoint that can be read, so move it away: {reason}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is no checkpoint, but holds a {type(content).__name__}: name another file")
+        raise ValueError(f"{path} is no checkpoint, but holds a {type(content).__name__}. Name another file")
     return content
 
 
 @contextmanager
 def naming_damaged(path: str | Path) -> Iterator[None]:
-    """Raise ValueError, with the name of the file, if what a checkpoint holds does not fit what is made of it."""
+    """Turn any error within the block into a ValueError that names the file, whose content then does not fit."""
     try:
         yield
     except Exception as error:  # Each kind of foreign content raises another kind of error.

@@ -15,7 +15,7 @@ from hmmlib.theory.heads import LinearHead
 from hmmlib.validation import as_generator, as_labels, integer, number, of_type
 
 INITIAL_SCALE = 2.0**12
-"""By what the loss of a float16 network is multiplied at first. A step whose gradients are infinite halves it."""
+"""The factor by which the loss of a float16 network is multiplied at first. Infinite gradients halve the factor."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Tuning:
     """How to tune, by default as the preset `quick` does. The optimiser is AdamW without weight decay.
 
     Raises:
-        ValueError: a field has another type, or is out of its range.
+        ValueError: A field has another type, or is out of its range.
 
     Example:
         >>> from hmmlib import Tuning
@@ -40,7 +40,7 @@ class Tuning:
     prompt_rate: float = 0.1
     """The learning rate of a prompt, and of whatever else is trained together with a head."""
     warmup: float = 0.1
-    """In this share of the steps the rates rise linearly. After them they fall linearly to zero."""
+    """The share of the steps in which the rates rise linearly. In the other steps they fall linearly to zero."""
 
     def __post_init__(self) -> None:
         integer("epochs", self.epochs, 1)
@@ -61,22 +61,22 @@ def fit(
     before_step: Callable[[], None] | None = None,
     half: bool = False,
 ) -> None:
-    """Minimise the logistic loss of labels, in place.
+    """Minimise the logistic loss of labels, by changing the parameters of a head in place.
 
     Args:
-        score: a function from a batch of inputs to scores, (n,).
-        head: the parameters of a head, which are trained at `plan.head_rate`.
-        inputs: the training examples, (N, …).
-        labels: their labels, (N,).
-        plan: how to tune.
-        seed: a seed for the order of the examples.
-        also_trained: parameters that are trained at `plan.prompt_rate`.
-        before_step: called before each step. What it raises ends the tuning.
-        half: whether gradients pass through float16, where small ones vanish. The loss is then scaled meanwhile.
+        score: A function from a batch of n inputs to scores, (n,).
+        head: The parameters of a head, which are trained at `plan.head_rate`.
+        inputs: The training examples, (N, …).
+        labels: Their labels, (N,).
+        plan: How to tune.
+        seed: A seed for the order of the examples.
+        also_trained: Parameters that are trained at `plan.prompt_rate`.
+        before_step: Called before each step. What it raises ends the tuning.
+        half: Whether gradients pass through float16, where small ones vanish. The loss is then scaled up for them.
 
     Raises:
-        FloatingPointError: what was trained is no longer finite.
-        ValueError: the labels are not N labels, or the scores do not depend on `also_trained`.
+        FloatingPointError: What was trained is no longer finite.
+        ValueError: There are not N labels, or the scores do not depend on `also_trained`.
     """
     generator = as_generator(seed)
     labels = as_labels(labels, len(inputs))
@@ -116,7 +116,7 @@ def fit(
 
     if not all(parameter.isfinite().all() for parameter in (*head, *also_trained)):
         rates = ", ".join(f"{group['initial_lr']:g}" for group in optimiser.param_groups)
-        raise FloatingPointError(f"tuning diverged, at rates of {rates}: what was trained is no longer finite")
+        raise FloatingPointError(f"tuning diverged to numbers that are not finite. Lower its rates, which were {rates}")
 
 
 def fit_head(
@@ -133,9 +133,12 @@ def fit_head(
     """Tune a linear head on distributions that may themselves be trained.
 
     Args:
-        probs: a function from a batch of inputs to distributions, (n, X).
-        start: the weights with which the head begins, (X,).
-        inputs: the training examples, and so on as in `fit`.
+        probs: A function from a batch of n inputs to distributions, (n, X).
+        start: The weights with which the head begins, (X,).
+        inputs: The training examples, (N, …). This and all later arguments are those of `fit`.
+
+    Returns:
+        The head, which no gradient reaches any more.
     """
     weights = nn.Parameter(start)
 

@@ -1,10 +1,12 @@
-"""How a language model of `transformers` reads. It is asked by reading short texts, and its name decides nothing.
+"""Find out how a language model of `transformers` reads, by letting it read short texts.
 
 Names and configurations are no guide. `XLMWithLMHeadModel` is a masked model, for example, though it is not named so.
 
-Whether one place sees another is asked in two ways. A gradient is exactly zero where a place is not seen, and in 16
-bits it is not lost by rounding, as a small change of the output would be. But a choice has no gradient, nor has what is
-quantized, so it is also asked whether the output changes when the ids do.
+A place is a position in a text. It sees another place if the output at it depends on what stands there. We ask for this
+in two ways, because each can miss something. The first is a gradient, which is exactly zero where a place is not seen.
+In 16 bits it shows a dependence so small that rounding would hide the change of the output. But a model that makes a
+hard choice has no gradient there, and neither has a quantized one. So the second way is to change ids, and to compare
+the outputs.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ from hmmlib.device import TURNS, own_settings
 from hmmlib.training.readers import evaluating
 
 LENGTH = 6
-"""How many ids the text has that a model is asked with, or fewer if the model has fewer positions."""
+"""How many ids the text has that a model is asked with. There are fewer if the model has fewer positions."""
 PADDED_LENGTH = 40
-"""How many ids the text has whose last half, or more, is padding. There are fewer if the model has fewer positions."""
+"""How many ids the text has with which padding is tried. There are fewer if the model has fewer positions."""
 NAMES_OF_LONGEST = (
     "max_position_embeddings",
     "n_positions",
@@ -33,22 +35,22 @@ NAMES_OF_LONGEST = (
 )
 """What configurations call the number of positions."""
 UNLIMITED = 2**31
-"""The number of positions of a model that does not name one."""
+"""The number of positions that a model is taken to have if it does not name one."""
 
 
 class Reading(NamedTuple):
-    """How a model reads."""
+    """How a model reads, as found by `ask`."""
 
     sees_before: bool
     """Whether the output at a place depends on what stands before it."""
     sees_after: bool
     """Whether it depends on what stands after it."""
     sees_padding: bool
-    """Whether it depends on what is not attended to."""
+    """Whether it depends on padding, which the attention mask excludes."""
     takes_vectors: bool
-    """Whether vectors in the place of the embeddings of ids are read as these ids are."""
+    """Whether the embeddings of ids, passed as vectors, are read exactly as these ids are."""
     passes_gradients: bool
-    """Whether a gradient reaches other places, if the output depends on them."""
+    """Whether a gradient reaches other places. True as well if the output does not depend on them."""
 
 
 class Questions(NamedTuple):
@@ -58,27 +60,27 @@ class Questions(NamedTuple):
     tokens: Sequence[int]
     """Ids that it reads. Its output is compared for these alone, because nothing else of it is used."""
     pad: int
-    """The id that stands where nothing attends."""
+    """The id that stands at padding, where nothing attends."""
 
 
 def ask(module: nn.Module, tokens: Sequence[int], pad: int) -> Reading:
     """Ask a model how it reads. Everything about it stays as it is, as does the state of random generators.
 
-    The texts are short. What a model does only in texts of more than PADDED_LENGTH ids is not seen. For example, it may
-    count its positions otherwise in a text that is long only because of its padding.
+    The texts are short, so what a model does only in texts of more than PADDED_LENGTH ids is not noticed. For example,
+    it may count its positions in another way if a text is long only because of its padding.
 
     Args:
-        module: the model, with or without what peft adds.
-        tokens: ids that it reads.
-        pad: the id that stands where nothing attends.
+        module: The model, with or without what peft adds.
+        tokens: Ids that it reads.
+        pad: The id that stands where nothing attends.
 
     Raises:
-        TypeError: the model does not read ids, or has no head over its vocabulary.
+        TypeError: The model does not read ids, or has no head over its vocabulary.
     """
     try:
         with _as_it_was(module):
             return _reading(Questions(module, tokens, pad))
-    except Exception as error:  # Whatever a model raises that takes other inputs.
+    except Exception as error:  # Models that take other inputs raise errors of any kind.
         raise TypeError(
             "module must be a masked or causal language model of transformers that reads input ids, "
             f"but {name_of(module)} cannot be read: {error}"
@@ -86,7 +88,7 @@ def ask(module: nn.Module, tokens: Sequence[int], pad: int) -> Reading:
 
 
 def _reading(questions: Questions) -> Reading:
-    """How a model reads short texts."""
+    """Find out how a model reads short texts."""
     module = questions.module
     if getattr(module.config, "is_encoder_decoder", False):
         raise ValueError("it has an encoder and a decoder")
@@ -94,7 +96,7 @@ def _reading(questions: Questions) -> Reading:
     ids = _text(questions, min(LENGTH, positions))
     _check_output(questions, ids)
 
-    # Where a prompt stands before a text, the ids are others.
+    # The vectors of a prompt stand over ids that are not their own, so vectors are tried over other ids too.
     other_ids = ids.clone()
     other_ids[:, : ids.shape[1] // 2] = questions.tokens[0]
     gradient_before, gradient_after = _sides_with_gradient(questions, ids)
@@ -117,7 +119,7 @@ def _reading(questions: Questions) -> Reading:
 
 
 def _text(questions: Questions, length: int) -> Tensor:
-    """A text in which each id differs from the one before it, (1, length)."""
+    """Return a text, (1, length), in which each id differs from the one before it."""
     device = questions.module.get_input_embeddings().weight.device
     cycle = list(questions.tokens[:length])
     if len(cycle) == 1:
@@ -128,7 +130,7 @@ def _text(questions: Questions, length: int) -> Tensor:
 
 @torch.no_grad()
 def _check_output(questions: Questions, ids: Tensor) -> None:
-    """Raise ValueError if the output for a text is none over the vocabulary, or embeddings do not enter as they are."""
+    """Raise ValueError if the output is not over the vocabulary, or if embeddings do not enter as they are."""
     module = questions.module
     embeddings = embeddings_of(module, ids)
     width = module.get_input_embeddings().weight.shape[-1]
@@ -149,7 +151,7 @@ def _check_output(questions: Questions, ids: Tensor) -> None:
 
 
 def _logits(questions: Questions, ids: Tensor, attended: Tensor | None = None, vectors: Tensor | None = None) -> Tensor:
-    """The output for the tokens at each place, (n, L, X). Where nothing else is said, all ids are attended to."""
+    """Return the output for the tokens at each place, (n, L, X). By default all ids are attended to."""
     if attended is None:
         attended = torch.ones_like(ids, dtype=torch.bool)
     logits = output_for(questions.module, ids, attended, vectors).logits
@@ -158,7 +160,7 @@ def _logits(questions: Questions, ids: Tensor, attended: Tensor | None = None, v
 
 @torch.no_grad()
 def _reads_embeddings_at(questions: Questions, ids: Tensor, other_ids: Tensor) -> bool:
-    """Whether the embeddings of ids are read as these ids are, at places that have other ids."""
+    """Tell whether the embeddings of `ids`, put over `other_ids`, are read as `ids` are."""
     logits = _logits(questions, ids)
     logits_of_vectors = _logits(questions, other_ids, vectors=embeddings_of(questions.module, ids))
     rounding = 8 * torch.finfo(logits.dtype).eps
@@ -166,7 +168,7 @@ def _reads_embeddings_at(questions: Questions, ids: Tensor, other_ids: Tensor) -
 
 
 def _sees_padding(questions: Questions, ids: Tensor, length: int) -> bool:
-    """Whether the output for the first ids depends on the others if these are not attended to."""
+    """Tell whether the output for the first `length` ids depends on the others although these are not attended to."""
     padded = ids.clone()
     padded[:, length:] = questions.pad
     attended = torch.ones_like(ids, dtype=torch.bool)
@@ -181,7 +183,7 @@ def _sees_padding(questions: Questions, ids: Tensor, length: int) -> bool:
 
 
 def _sides_that_change_output(questions: Questions, ids: Tensor) -> tuple[bool, bool]:
-    """Whether the output at some place changes when ids before it do, and when ids after it do."""
+    """Tell whether the output at some place changes when ids before it do, and when ids after it do."""
     length = ids.shape[1]
     others = _text(questions, length + 1)[:, 1:]
     rows = [ids]
@@ -202,7 +204,7 @@ def _sides_that_change_output(questions: Questions, ids: Tensor) -> tuple[bool, 
 
 
 def _sides_with_gradient(questions: Questions, ids: Tensor) -> tuple[bool, bool]:
-    """Whether a gradient passes from the output at some place to what stands before it, and to what stands after it."""
+    """Tell whether a gradient from the output at some place reaches places before it, and places after it."""
     length = ids.shape[1]
     each_place = [slice(place, place + 1) for place in range(length)]
     reached = _gradients(questions, ids, torch.ones_like(ids, dtype=torch.bool), each_place)
@@ -210,7 +212,7 @@ def _sides_with_gradient(questions: Questions, ids: Tensor) -> tuple[bool, bool]
 
 
 def _gradients(questions: Questions, ids: Tensor, attended: Tensor, outputs: Sequence[slice]) -> Tensor:
-    """Whether a gradient passes from some outputs to each place, (len(outputs), L). False where none can be taken."""
+    """Tell which places a gradient from each output reaches, (len(outputs), L). All are False if none can be taken."""
     reached = torch.zeros(len(outputs), ids.shape[1], dtype=torch.bool)
     with torch.no_grad():
         embeddings = embeddings_of(questions.module, ids)
@@ -218,7 +220,7 @@ def _gradients(questions: Questions, ids: Tensor, attended: Tensor, outputs: Seq
     vectors = (embeddings + embeddings.std() * torch.randn_like(embeddings)).requires_grad_()
     try:
         logits = _logits(questions, ids, attended, vectors)[0].float()
-        # Gradients of few numbers of order 1 stay finite in 16 bits.
+        # The weighted sum is of the size of one logit, so gradients stay finite in 16 bits.
         weights = torch.randn(logits.shape[1], device=logits.device) / logits.shape[1] ** 0.5
         scores = logits @ weights
         for row, places in enumerate(outputs):
@@ -226,20 +228,20 @@ def _gradients(questions: Questions, ids: Tensor, attended: Tensor, outputs: Seq
                 scores[places].sum(), vectors, retain_graph=True, materialize_grads=True, allow_unused=True
             )
             reached[row] = (gradient[0].isfinite() & (gradient[0] != 0)).any(-1)
-    except Exception:  # Whatever is raised where no gradient can be taken. The output itself was read before.
+    except Exception:  # Of any kind, where no gradient can be taken. The output was read before.
         return torch.zeros_like(reached)
     return reached
 
 
 def _rounding_of_sums(logits: Tensor) -> float:
-    """By what share logits may differ that are summed in another order."""
+    """Return by what share of their size two logits may differ that are the same sum in another order."""
     return max(1e-3, torch.finfo(logits.dtype).eps ** 0.5)
 
 
 def _differ(logits: Tensor, other_logits: Tensor, tolerance: float) -> bool:
-    """Whether entries differ by more than a share of their size, or of that of most entries if that is larger.
+    """Tell whether entries differ by more than `tolerance`, a share of their size, or of the median size if larger.
 
-    One huge entry, such as that of an id that is never to be predicted, does not hide the others.
+    The median keeps one huge entry, such as that of an id that is never to be predicted, from hiding the others.
     """
     logits = logits.float()
     other_logits = other_logits.float()
@@ -251,26 +253,26 @@ def _differ(logits: Tensor, other_logits: Tensor, tolerance: float) -> bool:
 
 
 def embeddings_of(module: nn.Module, ids: Tensor) -> Tensor:
-    """Return what a model's own embedding gives for ids (n, L), which is (n, L, width)."""
-    with TURNS:  # Another thread's vectors may stand in for it.
+    """Return what a model's own embedding gives for ids (n, L), as (n, L, width)."""
+    with TURNS:  # Meanwhile no other thread may replace its output.
         return module.get_input_embeddings()(ids)
 
 
 def output_for(module: nn.Module, ids: Tensor, attended: Tensor, vectors: Tensor | None = None, **options):
-    """Return a model's own output for ids, which vectors may stand in for.
+    """Return a model's own output for ids, or for vectors in the place of their embeddings.
 
-    The model is called with ids, because some models count positions by ids, or read them in other ways. What its
-    embedding gives for them is then replaced, so that vectors enter exactly where embeddings do.
+    The model is called with ids even so, because some models count positions by ids, or read them in other ways. A hook
+    replaces what its embedding gives for them, so that vectors enter exactly where embeddings do.
 
     Args:
-        module: the model.
-        ids: input ids, (n, L).
-        attended: which of them are attended to, (n, L).
-        vectors: vectors in the place of the embeddings of the ids, (n, L, width).
-        options: what else the model is called with.
+        module: The model.
+        ids: Input ids, (n, L).
+        attended: Which of them are attended to, (n, L).
+        vectors: Vectors in the place of the embeddings of the ids, (n, L, width).
+        options: What else the model is called with.
 
     Raises:
-        ValueError: vectors are given, and the model does not read them.
+        ValueError: Vectors are given, and the model does not read them.
     """
     if _takes(module, "attention_mask"):
         options["attention_mask"] = attended.long()
@@ -300,7 +302,7 @@ def output_for(module: nn.Module, ids: Tensor, attended: Tensor, vectors: Tensor
 
 
 def _takes(module: nn.Module, name: str) -> bool:
-    """Whether a model takes an argument of this name."""
+    """Tell whether a model takes an argument of this name."""
     parameters = inspect.signature(module.forward).parameters
     takes_any_name = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return takes_any_name or name in parameters
@@ -308,7 +310,7 @@ def _takes(module: nn.Module, name: str) -> bool:
 
 @contextmanager
 def _as_it_was(module: nn.Module) -> Iterator[None]:
-    """Meanwhile dropout is off and gradients are taken. Afterwards the model and random generators are as before.
+    """Turn dropout off and gradients on within the block. Afterwards the model and random generators are as before.
 
     Some models keep what they computed last, or change for good when they read a short text.
     """
@@ -342,8 +344,8 @@ def name_of(module: nn.Module) -> str:
 def positions_for_text(module: nn.Module) -> int:
     """Return how many positions a model has for a text.
 
-    RoBERTa never uses those up to its padding index, ProphetNet cannot use the last one, and a prefix of peft's takes
-    some.
+    Some positions do not count. RoBERTa never uses those up to its padding index, ProphetNet cannot use the last one,
+    and a prefix that peft adds takes some.
     """
     config = module.config.get_text_config()
     count = UNLIMITED

@@ -17,37 +17,37 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PAD = -2
-"""In tokens, what follows the end of a text that is shorter than others. Models that read it all the same refuse it."""
+"""The token that fills up a text shorter than the others. It is refused where the output of a model depends on it."""
 
 
 class FromTransformers(Reader):
     """A masked or causal language model of `transformers`, read through its own call.
 
-    Short texts show how the model reads, and it stays as it was. What it does only in longer texts is not seen.
+    A few short texts show how the model reads, and it stays as it was. What it does only in longer ones is not noticed.
 
     A causal model predicts the token at a place from what stands before it. At the very first place it predicts
     nothing, so the distribution there is uniform, and there is no hidden state. The texts of tasks begin with MASK, so
     a causal model needs `mask_behind` for them.
 
     Args:
-        module: the model, with a head over its vocabulary.
-        tokens: the ids of its vocabulary that tokens 0 … X - 1 stand for, all different. Distributions are over these.
-        mask: the id that stands for MASK, none of `tokens`. A causal model needs none, because it does not see the
-            place that it predicts. Then MASK elsewhere in a text is read as token 0.
-        before: ids that are put before each text, such as that of [CLS].
-        behind: ids that are put behind each text, such as that of [SEP].
-        pad: the id that stands for PAD. Any will do for most models, because nothing attends to it. By default it is
-            `mask`, or else the first of `tokens`.
-        causal: whether it is a causal model. None means what the model shows.
-        mask_behind: whether a text that begins with MASK is read with MASK behind its last token. The prediction of a
+        module: The model, with a head over its vocabulary.
+        tokens: The ids of its vocabulary that tokens 0 … X - 1 stand for, all different. Distributions are over these.
+        mask: The id that stands for MASK, which must not be one of `tokens`. A causal model needs none, because it does
+            not see the place that it predicts. Without it, MASK elsewhere in a text is read as token 0.
+        before: Ids that are put before each text, such as that of [CLS].
+        behind: Ids that are put behind each text, such as that of [SEP].
+        pad: The id that stands for PAD. Any will do for most models, because nothing attends to it. By default it is
+            `mask`, or the first of `tokens` if there is no mask.
+        causal: Whether it is a causal model. With None, the short texts decide.
+        mask_behind: Whether a text that begins with MASK is read with MASK behind its last token. The prediction of a
             causal model for the first token is then what it predicts to follow the text.
 
     Attributes:
-        reading: how the model reads.
+        reading: How the model reads.
 
     Raises:
-        TypeError: the module is no such model, or has no head over its vocabulary.
-        ValueError: an id is not in the vocabulary, or stands for two things, or `causal` is not what the model shows.
+        TypeError: The module is not such a model, or has no head over its vocabulary.
+        ValueError: An id is not in the vocabulary, or stands for two things, or `causal` is not what the model shows.
 
     Example:
         >>> import torch
@@ -89,12 +89,12 @@ class FromTransformers(Reader):
         self.longest = foreign.positions_for_text(module)
         self.causal = self._is_causal(causal)
         if mask is None and not self.causal:
-            raise ValueError("mask must be the id that stands for MASK: a masked language model needs one")
+            raise ValueError("mask must be the id that stands for MASK, not None, because a masked model needs one")
         self.n_tokens = len(tokens)
         self.ids = torch.tensor([*tokens, self.pad, mask_id])  # PAD and MASK are -2 and -1, so they index these.
 
     def _is_causal(self, said: bool | None) -> bool:
-        """Whether the model is causal. ValueError if a user says otherwise, or if it does not show and nobody says."""
+        """Tell whether the model is causal. Raise ValueError if the user says otherwise, or if nothing shows it."""
         name = foreign.name_of(self.module)
         if not self.reading.sees_before and not self.reading.sees_after:
             if said is None:
@@ -103,7 +103,7 @@ class FromTransformers(Reader):
         causal = not self.reading.sees_after
         if said not in (None, causal):
             sees = "nothing" if causal else "a place"
-            raise ValueError(f"causal must be {causal}, because {name} sees {sees} behind a token, not {said}")
+            raise ValueError(f"causal must be {causal}, not {said}, because {name} sees {sees} behind a token")
         return causal
 
     @classmethod
@@ -111,15 +111,15 @@ class FromTransformers(Reader):
         """Read a model with words of its tokenizer's vocabulary as tokens.
 
         Args:
-            module: the model.
-            tokenizer: its tokenizer. The ids of mask and pad, and those around a text, are the tokenizer's own.
-            words: what tokens 0 … X - 1 stand for. Each is a text that the tokenizer reads as one token, such as
+            module: The model.
+            tokenizer: Its tokenizer. The ids of mask and pad, and those around a text, are the tokenizer's own.
+            words: What tokens 0 … X - 1 stand for. Each is a text that the tokenizer reads as one token, such as
                 " cow", or else an entry of its vocabulary, such as "Ġcow".
-            options: other arguments of `FromTransformers`, which go before the tokenizer's own.
+            options: Other arguments of `FromTransformers`, which replace what the tokenizer says.
 
         Raises:
-            TypeError: the words are a single text.
-            ValueError: there is no word, or one is not a single token, or two are the same token.
+            TypeError: The words are a single text.
+            ValueError: There is no word, or one is not a single token, or two are the same token.
         """
         if isinstance(words, str):
             raise TypeError(f"words must be a sequence of words, such as [{words!r}], not a single text")
@@ -148,13 +148,13 @@ class FromTransformers(Reader):
         if self.reading.sees_padding:
             name = foreign.name_of(self.module)
             raise ValueError(
-                f"tokens may have no PAD, because {name} reads it: pass texts of one length, or try another pad"
+                f"tokens may have no PAD, because {name} reads it. Pass texts of one length, or try another pad"
             )
         goes_on_after_pad = is_pad[:, :-1] & ~is_pad[:, 1:]
         if goes_on_after_pad.any() or is_pad[:, 0].any():
             raise ValueError("tokens may have PAD at the end of a text only, and not in all of it")
         if (self.moves_mask(tokens) & is_pad).any():
-            raise ValueError("tokens may have no PAD where MASK is moved behind the text, as mask_behind says")
+            raise ValueError("tokens may have no PAD where MASK is moved behind the text, as mask_behind=True does")
         return tokens.long()
 
     def moves_mask(self, tokens: Tensor) -> Tensor:
@@ -193,20 +193,20 @@ class FromTransformers(Reader):
         return super().embed(tokens, prompt)
 
     def _call(self, embedded: Embedded, **options):
-        """The model's own output."""
+        """Return the model's own output."""
         ids = embedded.ids
         prompt_length = embedded.vectors.shape[1] - ids.shape[1]
         if prompt_length == 0:
             return foreign.output_for(self.module, ids, embedded.attended, **options)
         if not self.reading.takes_vectors:
             name = foreign.name_of(self.module)
-            raise ValueError(f"prompt must be None, because {name} reads of an id more than its embedding")
+            raise ValueError(f"prompt must be None, because {name} reads more of an id than its embedding")
         ids = F.pad(ids, (prompt_length, 0), value=int(self.ids[0]))
         return foreign.output_for(self.module, ids, embedded.attended, embedded.vectors, **options)
 
     def logits(self, embedded: Embedded, places: Tensor | None) -> Tensor:
         logits = self._call(embedded).logits[..., self.ids[: self.n_tokens].to(self.device)]
-        logits = logits[:, -embedded.vectors.shape[1] :]  # Without those at a prompt of peft's.
+        logits = logits[:, -embedded.vectors.shape[1] :]  # Those at a prompt that peft adds are left out.
         if self.causal:  # The prediction for a place stands one before it.
             none_for_the_first = torch.zeros_like(logits[:, :1])
             logits = torch.cat([none_for_the_first, logits[:, :-1]], 1)
@@ -214,11 +214,11 @@ class FromTransformers(Reader):
 
     def hidden(self, embedded: Embedded, place: int, cut: Collection[int] = ()) -> Tensor:
         if list(cut):
-            raise ValueError("cut must be empty: attention can be cut in networks that bert.build makes only")
+            raise ValueError("cut must be empty, because attention can be cut only in networks that bert.build makes")
         if self.causal and place == 0:
             raise ValueError(
-                "place must be 1 or more: a causal model has no hidden state for the first place; "
-                "put ids `before` the texts, or a prompt"
+                "place must be 1 or more, because a causal model has no hidden state for the first place. "
+                "Put ids `before` the texts, or a prompt"
             )
         states = self._call(embedded, output_hidden_states=True).hidden_states or ()
         shapes = {state.shape for state in states}
@@ -227,7 +227,7 @@ class FromTransformers(Reader):
         if len(shapes) != 1 or len(shape) != 3 or shape[0] != n or shape[1] < length:
             name = foreign.name_of(self.module)
             raise ValueError(
-                f"network must give hidden states of shape (n, L, width) in all layers, as {name} does not"
+                f"network must give hidden states of shape (n, L, width) in all layers, but {name} does not"
             )
         # The place is counted from the end, because peft may put a prompt before the text.
         from_end = place - embedded.vectors.shape[1]
@@ -237,7 +237,7 @@ class FromTransformers(Reader):
 
 
 def _embedding_table(module) -> Tensor:
-    """The embeddings of a model's vocabulary. TypeError if it has none."""
+    """Return the embeddings of a model's vocabulary. Raise TypeError if it has none."""
     try:
         return module.get_input_embeddings().weight
     except (AttributeError, NotImplementedError):
@@ -246,7 +246,7 @@ def _embedding_table(module) -> Tensor:
 
 
 def _as_ids(name: str, ids, vocabulary: int) -> list[int]:
-    """Ids of a vocabulary in the order in which they are given. TypeError if they have no order."""
+    """Return ids of a vocabulary in the order in which they are given. Raise TypeError if they have no order."""
     if isinstance(ids, Set | str) or not isinstance(ids, Iterable):
         raise TypeError(f"{name} must be a sequence of ids, not {type(ids).__name__}")
     if isinstance(ids, Tensor):
@@ -255,31 +255,35 @@ def _as_ids(name: str, ids, vocabulary: int) -> list[int]:
 
 
 def _id_of_word(tokenizer, word: str) -> int:
-    """The id of a text that is one token, or else of an entry of the vocabulary. ValueError if the word is neither."""
+    """Return the id of a word, which is a text of one token, or else an entry of the vocabulary.
+
+    Raises:
+        ValueError: The word is neither.
+    """
     ids = _ids_of(tokenizer, word)
     if len(ids) == 1 and tokenizer.decode(ids).strip() == word.strip():
         return ids[0]
     entry = tokenizer.get_vocab().get(word)
     if entry is not None:
         text = tokenizer.decode([entry])
-        # "##s" is written as it is, and "Ġcow" as " cow". But in a vocabulary of bytes "é" is no letter.
+        # "##s" is written as it is, and "Ġcow" as " cow". But in a vocabulary of bytes "é" is only part of a letter.
         if text == word or _ids_of(tokenizer, text) == [entry]:
             return entry
         raise ValueError(f"words must be entries of the vocabulary that are texts, but {word!r} is written as {text!r}")
     pieces = tokenizer.convert_ids_to_tokens(ids)
     advice = ""
     if len(ids) == 1 and ids[0] != tokenizer.unk_token_id:
-        advice = f": write {tokenizer.decode(ids)!r} if you mean that"
+        advice = f". Write {tokenizer.decode(ids)!r} if you mean that"
     raise ValueError(f"words must be single tokens of the tokenizer, which reads {word!r} as {pieces}{advice}")
 
 
 def _ids_of(tokenizer, text: str) -> list[int]:
-    """The ids of a text alone."""
+    """Return the ids of a text, without any special ids around it."""
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
 def _ids_around(tokenizer, words: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The ids that a tokenizer puts before and behind a text, shown by the first word that makes a text."""
+    """Return the ids that a tokenizer puts before and behind a text. The first word that is a text shows them."""
     for word in words:
         encoding = tokenizer(tokenizer.decode([word]), return_special_tokens_mask=True)
         ids = encoding["input_ids"]
@@ -289,4 +293,4 @@ def _ids_around(tokenizer, words: Sequence[int]) -> tuple[list[int], list[int]]:
             end = len(ids) - is_special[::-1].index(0)
             return ids[:start], ids[end:]
     pieces = tokenizer.convert_ids_to_tokens(words)
-    raise ValueError(f"words must have one that the tokenizer writes as a text, unlike {pieces}")
+    raise ValueError(f"words must include one that the tokenizer reads as a text, not only {pieces}")

@@ -1,4 +1,4 @@
-"""The gradients of a batch in pretraining: in float32 or 16 bits, and on CUDA as a graph that is replayed."""
+"""Compute the gradients of a batch in pretraining, in float32 or 16 bits, and on CUDA by replaying a graph."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
 WARM_UPS = 3
-"""How often a step is computed before it is recorded, because libraries choose their kernels in the first ones."""
+"""How many times a step is computed before it is recorded. In the first times, libraries choose their kernels."""
 
 
 class Gradients:
     """A function of a batch that sets the gradients of all parameters, and returns the loss.
 
-    Once `capture` has recorded a graph, a call replays it on the same memory. Gradients must then never be set to None,
-    and shapes must not change.
+    Once `capture` has recorded a CUDA graph, which is the list of kernels that a step runs, a call replays it on the
+    same memory. Gradients must then never be set to None, and shapes must not change.
 
     Args:
-        network: the network.
-        half: the 16-bit type of matrix products, or None for float32.
+        network: The network.
+        half: The 16-bit type of matrix products, or None for float32.
     """
 
     def __init__(self, network: BertForMaskedLM, half: torch.dtype | None = None):
@@ -42,9 +42,9 @@ class Gradients:
         """Set the gradients of a batch.
 
         Args:
-            ids: input ids, (n, T).
-            positions: the positions that are predicted, (n, k).
-            target: the tokens that stand there, (n, k).
+            ids: Input ids, (n, T).
+            positions: The positions that are predicted, (n, k).
+            target: The tokens that stand there, (n, k).
 
         Returns:
             The mean loss in nats, on the device.
@@ -67,7 +67,13 @@ class Gradients:
         return loss.detach()
 
     def capture(self, *inputs: Tensor) -> None:
-        """Record the graph of a step, on CUDA. It draws dropout, so a generator's state may matter only after it."""
+        """Record the graph of a step, on CUDA.
+
+        This draws random numbers for dropout, so set the state of the generator afterwards.
+
+        Args:
+            inputs: A batch, as a call takes it.
+        """
         self.recorded_inputs = [value.clone() for value in inputs]
         side_stream = torch.cuda.Stream()
         side_stream.wait_stream(torch.cuda.current_stream())
@@ -84,9 +90,9 @@ class Gradients:
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """On CUDA, use kernels that give the same sums each time, so that a resumed run ends as an undisturbed one does.
+    """Use kernels on CUDA that give the same sums each time, so that a resumed run ends as an undisturbed one does.
 
-    Where the process has used cuBLAS before without CUBLAS_WORKSPACE, this cannot be done, and there is a warning.
+    This cannot be done if the process has used cuBLAS before without CUBLAS_WORKSPACE. Then there is a warning.
     """
     if device.type != "cuda":
         yield
@@ -112,7 +118,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
 
 
 def _cublas_repeats(device: torch.device) -> bool:
-    """Whether torch allows products of matrices on a GPU while it demands that sums are the same each time."""
+    """Tell whether torch allows products of matrices on a GPU while it demands that sums are the same each time."""
     matrix = torch.eye(2, device=device)
     try:
         torch.mm(matrix, matrix)

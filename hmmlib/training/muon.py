@@ -29,7 +29,7 @@ class Muon(torch.optim.Muon):
                     matrix.add_(update, alpha=-rate)
 
     def _direction(self, matrix: Tensor, momentum: float) -> Tensor:
-        """The gradient with Nesterov's momentum."""
+        """Return the gradient with Nesterov's momentum."""
         state = self.state[matrix]
         gradient = matrix.grad
         if not state:
@@ -39,7 +39,7 @@ class Muon(torch.optim.Muon):
 
 
 def _of_one_shape(matrices: list[Tensor]) -> list[list[Tensor]]:
-    """Matrices in groups of one shape, where a matrix and a transposed one have the same shape."""
+    """Group matrices by their shape, where a matrix and its transpose count as of one shape."""
     groups: dict[tuple[int, int], list[Tensor]] = {}
     for matrix in matrices:
         sizes = tuple(sorted(matrix.shape))
@@ -51,7 +51,7 @@ def orthogonal(matrices: list[Tensor], group: dict) -> list[Tensor]:
     """Bring the singular values of each matrix near 1, in bfloat16, by Muon's Newton–Schulz iterations.
 
     Args:
-        matrices: matrices of one shape, or its transpose.
+        matrices: Matrices of one shape, some of which may be transposed.
         group: Muon's options.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Pretraining: text from a model, masks, steps of two optimisers, and checkpoints.
+"""Pretrain a network on text from a model, with masks, two optimisers, and checkpoints.
 
 Nothing in the loop waits for the device, and there is no data loader. The text lies on the device as bytes, and masks
 are drawn there.
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
 STEPS_PER_REPORT = {"cpu": 1, "cuda": 100, "mps": 100}
-"""After how many steps the loss is read, by kind of device, because each reading waits for the device."""
+"""After how many steps the loss is read, by kind of device. Each reading waits for the device."""
 
 MASKINGS = ("always", "bert")
-"""What a hidden position shows: always [MASK], or what BERT's masking shows."""
+"""What a hidden position shows, which `Pretraining.masking` explains."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Pretraining:
     """How to pretrain, by default as the preset `quick` does.
 
     Raises:
-        ValueError: a field has another type, or is out of its range.
+        ValueError: A field has another type, or is out of its range.
 
     Example:
         >>> from hmmlib import Pretraining
@@ -63,11 +63,11 @@ class Pretraining:
     muon_rate: float = 0.02
     """Muon's learning rate, for the matrices of the encoder. With 0 AdamW trains these too."""
     warmup: int = 50
-    """In so many steps the rates rise linearly. After them they fall linearly to zero."""
+    """The number of steps in which the rates rise linearly. In the other steps they fall linearly to zero."""
     clip: float = 0.0
     """A bound on the norm of the gradient, or 0 for no bound."""
     documents: int = 0
-    """If it is not 0, the text consists of so many documents, which are cut into sequences and shuffled in each pass.
+    """The number of documents that the text consists of. They are cut into sequences, which are shuffled in each pass.
     If it is 0, every sequence is fresh and seen once."""
     document_length: int = 0
     """How many tokens a document has."""
@@ -75,7 +75,7 @@ class Pretraining:
     """What a hidden position shows, one of MASKINGS. With "always" it is [MASK]. With "bert" it is [MASK] at 80% of the
     positions, a random token at 10%, and the position's own token at 10%."""
     precision: str = "single"
-    """How precise matrix products are, one of `hmmlib.device.PRECISIONS`."""
+    """The precision of matrix products, one of `hmmlib.device.PRECISIONS`."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "length"):
@@ -149,7 +149,7 @@ def optimisers(network: nn.Module, plan: Pretraining) -> list[torch.optim.Optimi
         matrices = [parameter for parameter in network.bert.encoder.parameters() if parameter.ndim == 2]
     of_muon = {id(matrix) for matrix in matrices}
     of_adamw = [parameter for parameter in network.parameters() if id(parameter) not in of_muon]
-    # Both ways give the bits that a loop over the parameters gives.
+    # Both implementations give the same bits as a loop over the parameters.
     implementation = "fused" if of_adamw[0].is_cuda else "foreach"
     adamw = torch.optim.AdamW(of_adamw, lr=plan.learning_rate, weight_decay=0.0, **{implementation: True})
     if not matrices:
@@ -171,10 +171,10 @@ class Run:
     """One pretraining in progress. Everything that a checkpoint has to hold is here.
 
     Args:
-        network: the network, which is trained in place.
-        model: the model that writes the text.
-        plan: how to pretrain.
-        seed: a seed for the text, its order, masks and dropout.
+        network: The network, which is trained in place.
+        model: The model that writes the text.
+        plan: How to pretrain.
+        seed: A seed for the text, its order, masks and dropout.
     """
 
     def __init__(self, network: BertForMaskedLM, model: HMM | MemoryHMM, plan: Pretraining, seed: int):
@@ -231,10 +231,10 @@ class Run:
         self.done += 1
 
     def loss_to_report(self) -> float | None:
-        """Return the loss of the last step, or None if this is no step after which the loss is read.
+        """Return the loss of the last step, or None if the loss is not read after this step.
 
         Raises:
-            FloatingPointError: the loss is no finite number. The message names the first such step.
+            FloatingPointError: The loss is not finite. The message names the first such step.
         """
         is_last = self.done == self.plan.steps
         if self.done % STEPS_PER_REPORT.get(self.device.type, 100) and not is_last:
@@ -263,24 +263,24 @@ class Run:
     def resume(self, path: Path) -> None:
         """Go on from the checkpoint at `path` if there is one.
 
-        One that was made on another kind of hardware is of no use, because generators have other states there. Then
-        the run begins anew, with a warning.
+        A checkpoint from another kind of hardware is of no use, because generators have other states there. Then the
+        run begins anew, with a warning.
 
         Raises:
-            ValueError: it is the checkpoint of another run, or none of a pretraining.
+            ValueError: The checkpoint is that of another run, or not of a pretraining at all.
         """
         content = checkpoints.load(path)
         if content is None:
             return
         if not isinstance(content.get("identity"), dict):
-            raise ValueError(f"{path} is no checkpoint of a pretraining: name another file, or move it away")
+            raise ValueError(f"{path} is no checkpoint of a pretraining. Name another file, or move it away")
         for name, value in self.identity.items():
             stored = content["identity"].get(name)
             if stored != value:
                 raise ValueError(f"{path} is the checkpoint of another run: its {name} is {stored}, not {value}")
         made_on = content.get("hardware")
         if made_on != self.hardware:
-            warnings.warn(f"{path} was made on {made_on}, this is {self.hardware}: begun anew", stacklevel=2)
+            warnings.warn(f"{path} was made on {made_on}, not {self.hardware}, so the run begins anew", stacklevel=2)
             return
         with checkpoints.naming_damaged(path):
             self.network.load_state_dict(content["network"])
@@ -307,25 +307,25 @@ def pretrain(
     """Pretrain a network in place, on its own device, on text of a model. Afterwards its dropout is off.
 
     Args:
-        network: a network of `hmmlib.training.bert.build`.
-        model: the model that writes the text.
-        plan: how to pretrain.
-        seed: a seed for the text, its order, masks and dropout.
-        on_step: called as on_step(step, loss), after each step on the CPU, and after each hundredth elsewhere. What it
+        network: A network of `hmmlib.training.bert.build`.
+        model: The model that writes the text.
+        plan: How to pretrain.
+        seed: A seed for the text, its order, masks and dropout.
+        on_step: Called as on_step(step, loss), after each step on the CPU, and after each hundredth elsewhere. What it
             raises ends the training.
-        checkpoint: a file `*.pt`. A checkpoint is written there now and then, when training is broken off, and at the
-            end. If one of the same run lies there, training goes on from it, and on the same machine ends with the
-            same weights.
-        every: the least number of seconds between two checkpoints.
+        checkpoint: A file `*.pt`. A checkpoint is written there now and then, when training is broken off, and at the
+            end. If the file holds one of the same run, training goes on from it. On the same machine it then ends with
+            the same weights.
+        every: The least number of seconds between two checkpoints.
 
     Returns:
         The masked-token loss of every step, in nats.
 
     Raises:
-        FloatingPointError: the loss is no finite number.
-        TypeError: the network is none that `build` has made, or the model or plan is none.
-        ValueError: the network is too small for the model or the plan, or the file is no checkpoint of this run.
-        CheckpointError: a checkpoint cannot be written. It is an OSError.
+        FloatingPointError: The loss is not finite.
+        TypeError: The network is not one that `build` has made, or `model` or `plan` is not a model or a plan.
+        ValueError: The network is too small for the model or the plan, or the file is not a checkpoint of this run.
+        CheckpointError: A checkpoint cannot be written. This is an OSError.
 
     Example:
         >>> from hmmlib import Pretraining, Shape, pretrain, random_hmm
@@ -378,11 +378,11 @@ def _train(run: Run, on_step: Callable[[int, float], None] | None, path: Path | 
 
 
 def _check_sizes(network, model, plan) -> None:
-    """Raise an error if these are not what `pretrain` takes, or do not fit each other."""
+    """Raise an error if the arguments are not what `pretrain` takes, or do not fit each other."""
     config = as_network(network).config
     if network.dtype in (torch.float16, torch.bfloat16):
         raise ValueError(
-            f"network must have weights in float32, not {network.dtype}: plan.precision says in what products are taken"
+            f"network must have weights in float32, not {network.dtype}. Set plan.precision for products in 16 bits"
         )
     of_type("model", model, HMM, MemoryHMM)
     of_type("plan", plan, Pretraining)
@@ -391,4 +391,4 @@ def _check_sizes(network, model, plan) -> None:
         raise ValueError(f"model must have at most {vocabulary} tokens, as many as the network, not {model.n_tokens}")
     positions = config.max_position_embeddings
     if plan.length > positions:
-        raise ValueError(f"plan: its length must be at most {positions}, the network's, not {plan.length}")
+        raise ValueError(f"plan must have a length of at most {positions}, the network's, not {plan.length}")

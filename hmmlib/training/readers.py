@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
 SEQUENCES_AT_ONCE = 128
+"""How many sequences a network reads at once while its loss is measured."""
 
 
 class Embedded(NamedTuple):
@@ -36,18 +37,18 @@ class Embedded(NamedTuple):
     places: Tensor
     """Where each of the T tokens of each text stands among the L embeddings, (n, T)."""
     ids: Tensor | None = None
-    """The input ids of the texts, (n, L - P) behind a prompt of P vectors, if the network is called with ids."""
+    """The input ids of the texts, (n, L - P) if a prompt has P vectors. None if the network is not called with ids."""
 
     @property
     def first(self) -> int:
         """The place of the first token.
 
         Raises:
-            ValueError: it is not the same for all texts, because `mask_behind` moves it in some of them.
+            ValueError: It is not the same for all texts, because `mask_behind` moves it in some of them.
         """
         places = self.places[:, 0].unique().tolist()
         if len(places) > 1:
-            raise ValueError("tokens must all begin with MASK, or none of them, where mask_behind moves it")
+            raise ValueError("tokens must all begin with MASK, or none of them, because mask_behind moves it")
         return places[0] if places else 0
 
 
@@ -55,15 +56,15 @@ class Reader:
     """A network of `bert.build` with what tuning and measuring ask of it. Subclasses read other networks.
 
     Attributes:
-        module: the network itself.
-        n_tokens: the number X of tokens, which are 0 … X - 1. A hidden one is MASK.
-        width: the length of a word embedding, and so of a vector of a prompt.
-        longest: how many positions there are.
-        causal: whether the prediction at a place depends only on what stands before it.
-        mask_behind: as in `FromTransformers`.
+        module: The network itself.
+        n_tokens: The number X of tokens, which are 0 … X - 1. A hidden one is MASK.
+        width: The length of a word embedding, and so of a vector of a prompt.
+        longest: How many positions the network has.
+        causal: Whether the prediction at a place depends only on what stands before it.
+        mask_behind: As in `FromTransformers`.
 
     Raises:
-        TypeError: `bert.build` has not made the network.
+        TypeError: The network is not one that `bert.build` has made.
     """
 
     causal = False
@@ -77,7 +78,7 @@ class Reader:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device that the network is on."""
         return next(self.module.parameters()).device
 
     @property
@@ -101,7 +102,7 @@ class Reader:
         """Return tokens (n, T) as int64, on their own device.
 
         Raises:
-            ValueError: the network does not have one of the tokens.
+            ValueError: The network does not have one of the tokens.
         """
         return as_tokens(tokens, self.n_tokens)
 
@@ -120,9 +121,9 @@ class Reader:
         """Return hidden states at a place, (layers + 1, n, width), before the first layer and after each.
 
         Args:
-            embedded: the texts.
-            place: a place among the L embeddings.
-            cut: as in `hmmlib.training.bert.hidden_at`.
+            embedded: The texts.
+            place: A place among the L embeddings.
+            cut: As in `hmmlib.training.bert.hidden_at`.
         """
         return bert.hidden_at(self.module, embedded.vectors, place, cut)
 
@@ -130,11 +131,11 @@ class Reader:
         """Return texts as word embeddings, behind a prompt if one is given.
 
         Args:
-            tokens: texts, (n, T).
-            prompt: vectors that are put before everything, (P, width).
+            tokens: Texts, (n, T).
+            prompt: Vectors that are put before everything, (P, width).
 
         Raises:
-            ValueError: the prompt has another width or holds no real numbers, or there are not enough positions.
+            ValueError: The prompt has another width or holds no real numbers, or there are not enough positions.
         """
         embedded = self.embed_text(tokens)
         for_prompt = ""
@@ -154,12 +155,12 @@ class Reader:
         """Return the distribution over the tokens at one position of each text, (n, X).
 
         Args:
-            tokens: texts, (n, T).
-            at: the position in the text, 0 for the first token.
-            prompt: vectors that are put before everything, (P, width).
+            tokens: Texts, (n, T).
+            at: The position in the text, 0 for the first token.
+            prompt: Vectors that are put before everything, (P, width).
 
         Raises:
-            ValueError: the texts do not have that position.
+            ValueError: The texts do not have that position.
         """
         embedded = self.embed(tokens, prompt)
         at = integer("at", at, 0, embedded.places.shape[1] - 1)
@@ -168,7 +169,7 @@ class Reader:
 
 
 def _behind(prompt: Tensor, embedded: Embedded) -> Embedded:
-    """Texts with a prompt (P, width) before them."""
+    """Put a prompt (P, width) before texts."""
     n = len(embedded.vectors)
     repeated = prompt.to(embedded.vectors).expand(n, -1, -1)
     vectors = torch.cat([repeated, embedded.vectors], 1)
@@ -180,7 +181,7 @@ def _behind(prompt: Tensor, embedded: Embedded) -> Embedded:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Turn dropout off meanwhile. Afterwards each part is in the mode in which it was before.
+    """Turn dropout off within the block. Afterwards each part is in the mode in which it was before.
 
     Modes are set directly, because some parts also change their weights in their own `train`.
     """
@@ -195,10 +196,10 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def as_reader(network) -> Reader:
-    """Return a network as a Reader: a Reader itself, or one around a network of `bert.build`.
+    """Return a network as a Reader. A Reader stays itself, and one is made for a network of `bert.build`.
 
     Raises:
-        TypeError: it is any other model.
+        TypeError: It is any other model.
     """
     return network if isinstance(network, Reader) else Reader(network)
 
@@ -211,15 +212,15 @@ def masked_losses(
     """Measure the masked-token loss of a network on fresh text, and the least that is possible.
 
     Args:
-        network: the network. It computes on its device, and the model on its own.
-        model: the model that writes the text.
-        n: how many sequences are drawn.
-        length: how many tokens each has.
-        share: the share of them that is hidden.
-        seed: a seed for the text and the masks.
+        network: The network. It computes on its device, and the model on its own.
+        model: The model that writes the text.
+        n: How many sequences are drawn.
+        length: How many tokens each has.
+        share: The share of the tokens that is hidden.
+        seed: A seed for the text and the masks.
 
     Returns:
-        The network's mean loss, and that of the exact conditional distribution, both in nats.
+        The network's mean loss, and that of the exact conditional distribution, both in nats for each hidden token.
     """
     reader = as_reader(network)
     generator = as_generator(seed, model.device)

@@ -1,4 +1,4 @@
-"""What is tuned on a frozen network to solve a downstream task: a linear head, an attention head, or a prompt."""
+"""Tune a linear head, an attention head, or a prompt on a frozen network, to solve a downstream task."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transformers import BertForMaskedLM
 
 PROMPT_STARTS = ("uniform", "vocabulary")
-"""Where a prompt begins: entries uniform on [-0.5, 0.5], or rows of the vocabulary's embedding."""
+"""Where a prompt begins, with entries uniform on [-0.5, 0.5], or with rows of the vocabulary's embedding."""
 TEXTS_AT_ONCE = 512
 """How many texts a network reads at once where no gradient is taken."""
 
@@ -37,17 +37,17 @@ def checked(network: BertForMaskedLM | Reader, tokens, at_mask: bool = False) ->
     """Return the network as a Reader, and tokens that it takes.
 
     Args:
-        network: the network.
-        tokens: texts, (n, T).
-        at_mask: whether only the prediction for the first token is of use. If this does not depend on the text, there
-            is a warning.
+        network: The network.
+        tokens: Texts, (n, T).
+        at_mask: Whether only the prediction for the first token is of use. There is a warning if this prediction does
+            not depend on the text.
     """
     reader = as_reader(network)
     tokens = reader.check(tokens)
     if at_mask and reader.causal and not reader.mask_behind:
         warnings.warn(
-            "a causal model does not see the text behind the first token, and predicts there the same for all texts: "
-            "read it with FromTransformers(…, mask_behind=True)",
+            "a causal model does not see the text behind the first token, so it predicts the same there for all texts. "
+            "Read it with FromTransformers(…, mask_behind=True)",
             stacklevel=3,
         )
     return reader, tokens
@@ -59,9 +59,9 @@ def all_probs_at_mask(network: BertForMaskedLM | Reader, tokens: Tensor, prompt:
     """Return the network's distribution at the first token of each text, without gradients and dropout.
 
     Args:
-        network: the network.
-        tokens: texts, (n, T).
-        prompt: vectors that are put before each text, (P, width).
+        network: The network.
+        tokens: Texts, (n, T).
+        prompt: Vectors that are put before each text, (P, width).
 
     Returns:
         Distributions, (n, X).
@@ -79,10 +79,10 @@ def all_hidden_at_mask(
     """Return the hidden states at the first token of each text, without gradients and dropout.
 
     Args:
-        network: the network.
-        tokens: texts, (n, T).
-        prompt: vectors that are put before each text, (P, width).
-        cut: numbers of layers, 1 for the first, in which no token attends to the prompt.
+        network: The network.
+        tokens: Texts, (n, T).
+        prompt: Vectors that are put before each text, (P, width).
+        cut: Numbers of layers, 1 for the first, in which no token attends to the prompt.
 
     Returns:
         Hidden states before the first layer and after each, (layers + 1, n, width).
@@ -112,7 +112,7 @@ def all_probs(network: BertForMaskedLM | Reader, tokens: Tensor) -> Tensor:
 
 @contextmanager
 def frozen(module: nn.Module) -> Iterator[None]:
-    """Take no gradient of the module's weights meanwhile. Afterwards each weight is as it was before."""
+    """Take no gradient of the module's weights within the block. Afterwards each weight is as it was before."""
     trainable = [weight for weight in module.parameters() if weight.requires_grad]
     module.requires_grad_(False)
     try:
@@ -127,19 +127,19 @@ def frozen(module: nn.Module) -> Iterator[None]:
 
 @own_settings()
 def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearHead:
-    """Tune a linear head on distributions that are computed once. It begins with zeros.
+    """Tune a linear head on distributions that are computed once. Its weights begin with zeros.
 
     The head has no bias. A distribution sums to 1, so equal weights do what a bias would do.
 
     Args:
-        probs: the distributions at the mask of the training texts, (n, X).
-        labels: their labels, (n,).
-        plan: how to tune.
-        seed: a seed for the order of the texts.
+        probs: The distributions at the mask of the training texts, (n, X).
+        labels: Their labels, (n,).
+        plan: How to tune.
+        seed: A seed for the order of the texts.
 
     Raises:
-        FloatingPointError: the weights are no longer finite.
-        ValueError: an argument has another shape or other values.
+        FloatingPointError: The weights are no longer finite.
+        ValueError: An argument has another shape, or values that are not accepted.
 
     Example:
         >>> import torch
@@ -157,8 +157,8 @@ def tune_head(probs: Tensor, labels: Tensor, plan: Tuning, seed: int) -> LinearH
 class TunedAttention(NamedTuple):
     """An attention head that can be trained: a softmax instead of the arg-max of (4.1), and values without embeddings.
 
-    Each of its cells gives position i the score k·p_i + β_i and the value v·p_i, where p_i is a token distribution. Its
-    output is the mean of the values, weighted by the softmax of the scores. The head's score is the sum over cells.
+    The head's score is the sum over its cells, each a small attention head. A cell gives position i, with distribution
+    p_i, the score k·p_i + β_i and the value v·p_i. It returns the mean value, weighted by the softmax of the scores.
     """
 
     key: Tensor
@@ -173,7 +173,7 @@ class TunedAttention(NamedTuple):
         """Return the scores, (n,), of token distributions (n, T, X).
 
         Raises:
-            ValueError: the distributions have another shape.
+            ValueError: The distributions have another shape.
         """
         probs = as_tensor("probs", probs, like=self.key)
         of_shape("probs", probs, (None, len(self.positions), len(self.key)))
@@ -192,19 +192,19 @@ def tune_attention(
 ) -> TunedAttention:
     """Tune an attention head on distributions that are computed once.
 
-    Scores begin with zero, so that all positions count alike. Values begin small and random.
+    Scores of positions begin with zero, so that all positions count alike. Values begin small and random.
 
     Args:
-        probs: the distributions at all positions of the training texts, (n, T, X).
-        labels: their labels, (n,).
-        plan: how to tune.
-        seed: a seed for the first values, and for the order of the texts.
-        cells: how many cells the head has.
-        positions: whether β is trained. If not, it stays zero.
+        probs: The distributions at all positions of the training texts, (n, T, X).
+        labels: Their labels, (n,).
+        plan: How to tune.
+        seed: A seed for the first values, and for the order of the texts.
+        cells: How many cells the head has.
+        positions: Whether β is trained. If not, it stays zero.
 
     Raises:
-        FloatingPointError: the head's parameters are no longer finite.
-        ValueError: an argument has another shape or other values.
+        FloatingPointError: The head's parameters are no longer finite.
+        ValueError: An argument has another shape, or values that are not accepted.
 
     Example:
         >>> import torch
@@ -237,11 +237,11 @@ def initial_prompt(network: BertForMaskedLM | Reader, length: int, seed: int, st
     """Draw a prompt before any training, on the network's device.
 
     Args:
-        network: the network that will read it.
-        length: how many vectors it has.
-        seed: a seed.
+        network: The network that will read it.
+        length: How many vectors it has.
+        seed: A seed for the draw.
         start: "uniform" for entries uniform on [-0.5, 0.5], as in appendix E, or "vocabulary" for word embeddings of
-            random ids. These are all different as long as there are enough.
+            random ids. These are all different as long as the vocabulary is large enough.
 
     Returns:
         The prompt, (length, width).
@@ -273,21 +273,21 @@ def tune_prompt(
     """Tune a soft prompt before each text together with a linear head. The network stays as it is.
 
     Args:
-        network: the network.
-        tokens: the training texts, (n, T), which begin with MASK.
-        labels: their labels, (n,).
-        prompt_length: how many vectors the prompt has. With 0 only the head is tuned.
-        plan: how to tune.
-        seed: a seed for the prompt's start, and for the order of the texts.
-        start: where the prompt begins, as in `initial_prompt`. The head begins with zeros.
-        before_step: called before each step. What it raises ends the tuning.
+        network: The network.
+        tokens: The training texts, (n, T), which begin with MASK.
+        labels: Their labels, (n,).
+        prompt_length: How many vectors the prompt has. With 0 only the head is tuned.
+        plan: How to tune.
+        seed: A seed for the prompt's start, and for the order of the texts.
+        start: Where the prompt begins, as in `initial_prompt`. The head begins with zeros.
+        before_step: Called before each step. What it raises ends the tuning.
 
     Returns:
         The prompt, (prompt_length, width), and the head.
 
     Raises:
-        FloatingPointError: what was trained is no longer finite.
-        ValueError: prompt and text are longer than the network's positions, or an argument has other values.
+        FloatingPointError: What was trained is no longer finite.
+        ValueError: Prompt and text need more positions than the network has, or an argument has a bad value.
 
     Example:
         >>> import torch
@@ -320,9 +320,9 @@ def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tenso
     """Compute Ḡ_2 of (u, ∅, x) by (3.3) from posteriors, without passing messages again.
 
     Args:
-        model: the model.
+        model: The model.
         posteriors: P[H_0 | X_{1:T} = x], (n, S).
-        prompt: the prompt u, (S,). The result is differentiable in it.
+        prompt: The prompt u, (S,). The result is differentiable in it.
 
     Returns:
         Distributions, (n, X). They are zero where prompt and text exclude each other.
@@ -337,21 +337,21 @@ def probs_behind_prompt(model: HMM, posteriors: Tensor, prompt: Tensor) -> Tenso
 def tune_exact_prompt(
     model: HMM, posteriors: Tensor, labels: Tensor, plan: Tuning, seed: int
 ) -> tuple[Tensor, LinearHead]:
-    """Tune one prompt vector together with a linear head on the exact Ḡ_2, by gradients through Ḡ.
+    """Tune one prompt vector together with a linear head on the exact Ḡ_2, by gradients that pass through Ḡ.
 
     Args:
-        model: the model.
+        model: The model.
         posteriors: P[H_0 | X_{1:T} = x] of the training texts, (n, S).
-        labels: their labels, (n,).
-        plan: how to tune.
-        seed: a seed for the prompt's start, and for the order of the texts.
+        labels: Their labels, (n,).
+        plan: How to tune.
+        seed: A seed for the prompt's start, and for the order of the texts.
 
     Returns:
         The prompt u in [0, 1]^S, (S,), and the head. The prompt is the sigmoid of numbers that start standard normal.
 
     Raises:
-        FloatingPointError: what was trained is no longer finite.
-        ValueError: an argument has another shape or other values.
+        FloatingPointError: What was trained is no longer finite.
+        ValueError: An argument has another shape, or values that are not accepted.
 
     Example:
         >>> import torch
@@ -382,13 +382,13 @@ def accuracy(head: LinearHead | TunedAttention, probs: Tensor, labels: Tensor) -
     """Return the share of texts whose label a head gets right.
 
     Args:
-        head: the head.
-        probs: the distributions it reads, (n, X) for a linear head and (n, T, X) for an attention head.
-        labels: the labels, (n,).
+        head: The head.
+        probs: The distributions it reads, (n, X) for a linear head and (n, T, X) for an attention head.
+        labels: The labels, (n,).
 
     Raises:
-        TypeError: the head is neither a LinearHead nor a tuned attention head.
-        ValueError: an argument has another shape or other values.
+        TypeError: The head is neither a LinearHead nor a TunedAttention.
+        ValueError: An argument has another shape, or values that are not accepted.
 
     Example:
         >>> from hmmlib import LinearHead, accuracy

@@ -177,7 +177,7 @@ TOO_LARGE = [1e300, 0, 0]
 UNEVEN = [[0.9, 0.2], [0.1, 0.8]]
 NEVER_IN_STATE_1 = hmmlib.HMM([HALF, HALF], UNEVEN, [1.0, 0.0])
 MISFITS = [
-    (hmmlib.HMM, (ROWS_SUM_TO_1, EYE, HALF), ["transition", "its rows do", "HMM.from_rows"]),
+    (hmmlib.HMM, (ROWS_SUM_TO_1, EYE, HALF), ["transition", "Its rows do", "HMM.from_rows"]),
     (hmmlib.HMM, (OFF_BY_2E_9, EYE, HALF), ["transition", "column 0 is off by 2e-09", "divide each column by its sum"]),
     (hmmlib.HMM.from_rows, (HALF, np.transpose(OFF_BY_2E_9), EYE), ["transmat", "row 0 is off by 2e-09"]),
     (hmmlib.HMM, (EYE, EYE, [0.5, 0.500001]), ["initial", "is off by 1e-06", "divide it by its sum"]),
@@ -196,7 +196,7 @@ MISFITS = [
         ["embeddings", "so small", "float32"],
     ),
     (hmmbook.load_results, ("smoke", ""), ["store", "must name a folder"]),
-    (hmmlib.lemma_c_2, (NEVER_IN_STATE_1, torch.ones(2)), ["Lemma C.2 divides by P[H_0]", "which is zero"]),
+    (hmmlib.lemma_c_2, (NEVER_IN_STATE_1, torch.ones(2)), ["model", "P[H_0] is zero", "Lemma C.2 divides by it"]),
 ]
 """Functions, arguments that do not fit each other, and phrases of the refusal."""
 

@@ -38,14 +38,17 @@ def test_good_values_are_converted_and_a_run_with_others_than_those_of_the_text_
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seed": -1}, "parameter 'seed': Input should be greater than or equal to 0, not -1"),
-        ({"seed": True}, "parameter 'seed': .*must be a number, not True"),
-        ({"sizes": "4,30"}, r"""'sizes': Input should be a valid list, not '4,30'; a list is given as "\[4, 8\]"$"""),
-        ({"sizes": [4, 0]}, r"parameter 'sizes\[1\]': Input should be greater than or equal to 1, not 0"),
-        ({"sizes": []}, r"parameter 'sizes': List should have at least 1 item .*, not \[\]"),
-        ({"preset": "qiuck"}, "parameter 'preset': Input should be 'smoke', 'quick', 'laptop'.*, not 'qiuck'"),
-        ({"instances": None}, "parameter 'instances': Input should be a valid integer, not None"),
-        ({"preset": 3, "seeed": 7}, "^unknown parameter 'seeed': did you mean 'seed'.* seed.*; parameter 'preset'"),
+        ({"seed": -1}, "Parameter 'seed': Input should be greater than or equal to 0, not -1"),
+        ({"seed": True}, "Parameter 'seed': .*must be a number, not True"),
+        ({"sizes": "4,30"}, r"""'sizes': Input should be a valid list, not '4,30'\. Write a list as "\[4, 8\]"\.$"""),
+        ({"sizes": [4, 0]}, r"Parameter 'sizes\[1\]': Input should be greater than or equal to 1, not 0"),
+        ({"sizes": []}, r"Parameter 'sizes': List should have at least 1 item .*, not \[\]"),
+        ({"preset": "qiuck"}, "Parameter 'preset': Input should be 'smoke', 'quick', 'laptop'.*, not 'qiuck'"),
+        ({"instances": None}, "Parameter 'instances': Input should be a valid integer, not None"),
+        (
+            {"preset": 3, "seeed": 7},
+            r"^Unknown parameter 'seeed'\. Did you mean 'seed'.* seed.*\. Parameter 'preset'",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_what_is_accepted_and_nothing_is_changed(changes, message):
@@ -60,14 +63,14 @@ def test_a_name_that_is_wrong_in_the_notebooks_own_cell_is_found_and_a_mended_ce
     names = namespace({"sed": 1}, CELL)
     check(names, **DECLARED)
     names["In"].append(CELL.replace("seed:", "seeed:"))
-    with pytest.raises(ParameterError, match="unknown parameter 'seeed': did you mean 'seed'"):
+    with pytest.raises(ParameterError, match=r"Unknown parameter 'seeed'\. Did you mean 'seed'"):
         check(names, **DECLARED)
 
 
 def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path):
     """It costs 3 seconds: only a run shows that papermill, which merely warns, is stopped."""
     notebook = ROOT / "notebooks" / "5-2-head-vs-prompt.ipynb"
-    with pytest.raises(papermill.PapermillExecutionError, match="unknown parameter 'seeed': did you mean 'seed'"):
+    with pytest.raises(papermill.PapermillExecutionError, match=r"Unknown parameter 'seeed'\. Did you mean 'seed'"):
         papermill.execute_notebook(notebook, tmp_path / "out.ipynb", {"seeed": 7}, progress_bar=False, cwd=ROOT)
 
 
@@ -88,7 +91,7 @@ def test_what_holds_of_data_at_the_defaults_is_asserted_only_there(name, paramet
 def test_without_time_for_a_trial_the_page_says_what_is_missing_and_the_command_that_makes_it(capsys, call):
     run("solvable", minutes=1e-9, instances=5)
     printed = capsys.readouterr().out
-    assert "What this page shows of trials is missing: none was done in time." in printed
+    assert "None of the trials that this page shows was done in time." in printed
     _, command = printed.split("\npython -m hmmbook ")
     code, out, _ = call(*command.split("\n")[0].split(), "--max-minutes", "0")
     assert (code, "0 run" in out) == (0, True)

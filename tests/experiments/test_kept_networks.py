@@ -41,4 +41,4 @@ def test_a_foreign_file_in_the_place_of_a_network_is_named(tmp_path):
 
 def test_a_checkpoint_that_says_nothing_of_its_steps_is_no_error(tmp_path):
     checkpoints.save(checkpoint_path(SPECS[0], tmp_path), {"weights": torch.zeros(2)})
-    assert sweeps.what_is_kept(SPECS[0], tmp_path) == f"{describe(SPECS[0])} was broken off, and nothing is kept"
+    assert sweeps.what_is_kept(SPECS[0], tmp_path) == f"{describe(SPECS[0])} was broken off, and nothing of it is kept."

@@ -127,7 +127,7 @@ def test_device_checkpoint_and_progress_are_handed_on(registry, result, monkeypa
 def test_another_machines_network_is_not_measured(registry, result):
     Measurement("n_weights")(lambda network: {"n_weights": network.num_parameters()})
     other = replace(result, backbone="0123456789abcdef")
-    with pytest.raises(ValueError, match=r"the network .* here is .*, the result's is 0123456789abcdef"):
+    with pytest.raises(ValueError, match=r"the network .* here is .*, but the result's is 0123456789abcdef"):
         measure(other, ["n_weights"])
 
 
@@ -146,9 +146,12 @@ def gives_no_dictionary(model):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (gives_another_name, "the measurement gives_another_name must give a dict with rain, not {'snow': 1.0}"),
-        (gives_a_tensor, "the measurement gives_a_tensor gives what cannot be stored: rain: Input should be a number"),
-        (gives_no_dictionary, "must give a dict with rain, not 1.0"),
+        (gives_another_name, "the measurement gives_another_name must return a dict with rain, not {'snow': 1.0}"),
+        (
+            gives_a_tensor,
+            "gives_a_tensor returned what cannot be stored: rain: Input should be a number",
+        ),
+        (gives_no_dictionary, "must return a dict with rain, not 1.0"),
     ],
 )
 def test_what_a_measurement_gives_wrongly_is_an_error_that_names_it(function, message, registry, result):
@@ -247,7 +250,7 @@ def test_the_librarys_own_parts_given_as_ones_own_change_nothing(result):
 def test_parts_and_their_name_go_together():
     with pytest.raises(ValueError, match="the spec's own is 'mine', but there are no parts"):
         run_trial(MINE)
-    with pytest.raises(ValueError, match="there are parts, but the spec's own is '' and names none"):
+    with pytest.raises(ValueError, match="there are parts, but the spec's own is '' and gives them no name"):
         run_trial(SPEC, parts=Parts(network=small_distilbert))
     with pytest.raises(TypeError, match="network must be a function, not BertForMaskedLM"):
         Parts(network=build_network(MINE))
@@ -288,11 +291,11 @@ def test_a_name_that_every_result_or_every_table_has_is_refused(result, tmp_path
     taken = {*vars(result), *content, *columns, "excess_loss"} - measured_names()
     assert len(taken) > 50
     for name in taken:
-        with pytest.raises(ValueError, match=f"{name} is a name that every result has: take another name"):
+        with pytest.raises(ValueError, match=f"{name} is a name that every result has already"):
             Measurement(name)
 
 
 @pytest.mark.parametrize("name", ["", "seconds.pretraining", "my share", "1st", "class", "__dict__", "_mine", "a\n"])
 def test_a_name_that_cannot_be_an_attribute_is_refused(name):
-    with pytest.raises(ValueError, match="the name of a measurement must be one of Python's"):
+    with pytest.raises(ValueError, match="the name of a measurement must be a Python identifier"):
         Measurement(name)

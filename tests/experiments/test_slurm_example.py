@@ -113,7 +113,7 @@ def test_with_the_script_and_ray_the_results_arrive(job, tmp_path):
     words = ["--panel", "left", "--preset", "smoke", "--trials", 1, *CHANGES, "--store", tmp_path / "store"]
     code, output, _ = job({"scontrol": SCONTROL, "srun": SRUN}, *words)
     assert code == 0, output
-    assert "6 run" in output
+    assert "6 were run now" in output
     changes = {name: value for name, value in TINY.items() if name != "n_states"}
     specs = {result.spec for result in load_results("smoke", tmp_path / "store")}
     assert specs == set(panel_specs("smoke", "left", 1, **changes))

@@ -155,10 +155,13 @@ def test_a_field_of_words_refuses_all_else_by_name(name):
         ({"tuning_warmup": 1.01}, "tuning_warmup: Input should be less than or equal to 1, not 1.01"),
         ({"dropout": 1.0}, "dropout: Input should be less than 1, not 1.0"),
         ({"prompt_length": 51, "length": 200}, "prompt_length: Input should be less than or equal to 50, not 51"),
-        ({"own": "Mine"}, "own: it must be at most 40 small letters a to z, digits and hyphens, not 'Mine'"),
+        (
+            {"own": "Mine"},
+            "own: it must be at most 40 characters, which are lower-case letters",
+        ),
         ({"head_rate": float("nan")}, "head_rate: Input should be a finite number, not nan"),
         ({"muon_rate": float("inf")}, "muon_rate: Input should be a finite number, not inf"),
-        ({"heads": 3}, "width must be a multiple of heads, but 32 is none of 3"),
+        ({"heads": 3}, "width must be a multiple of heads, but 32 is no multiple of 3"),
         ({"prompt_length": 9}, "length must be at least task_length + prompt_length = 26, not 25"),
         ({"documents": 4, "document_length": 24}, "document_length must be at least length = 25, not 24"),
     ],
@@ -188,7 +191,7 @@ def test_a_spec_of_another_preset_has_its_numbers():
 
 
 def test_the_numbers_of_one_preset_do_not_pass_under_the_name_of_another():
-    with pytest.raises(ValueError, match=r"preset is 'quick', but .* 'smoke'.*: use spec.replace\(preset='quick'\)"):
+    with pytest.raises(ValueError, match=r"preset is 'quick', but .* 'smoke'.*\. Use spec.replace\(preset='quick'\)"):
         replace(TrialSpec("smoke"), preset="quick")
 
 
@@ -214,7 +217,7 @@ def test_a_panel_can_be_asked_for_some_of_its_sizes():
     assert panel_specs("smoke", "left", 1, sizes=4) == panel_specs("smoke", "left", 1, sizes=torch.tensor([4]))
     with pytest.raises(ValueError, match="sizes must have at least one value"):
         panel_specs("smoke", "left", 1, sizes=[])
-    with pytest.raises(TypeError, match="seed is fixed by the panel and by first_seed: for other trials use grid"):
+    with pytest.raises(TypeError, match=r"seed is fixed by the panel and by first_seed\. Use grid for other trials"):
         panel_specs("smoke", "left", 1, seed=3)
     with pytest.raises(ValueError, match="sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"):
         panel_specs("smoke", "left", 1, sizes=[4, 7])

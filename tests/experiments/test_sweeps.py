@@ -95,7 +95,7 @@ def test_a_trial_cut_by_the_time_box_goes_on_where_it_was_and_ends_as_if_undistu
     outcome = run_missing([spec, SPECS[0]], tmp_path, until=50.0, log=lines.append, on_progress=clock.report)
 
     assert outcome == Outcome(left=[spec.hash, HASHES[0]])
-    kept = "was broken off, and its network after 7 of 12 steps is kept: run it again to go on"
+    kept = "was broken off, but its network after 7 of 12 steps is kept. Run it again to go on."
     assert lines == [f"{describe(spec)} {kept}"]
     assert stored(tmp_path) == {}
 
@@ -131,7 +131,7 @@ def test_an_interrupt_keeps_a_checkpoint_and_says_so(tmp_path, capfd):
             run_missing(SPECS, tmp_path, log=ignore, on_progress=interrupt)
     finally:
         signal.signal(signal.SIGINT, before)
-    kept = f"{describe(SPECS[0])} was broken off, and its network after 3 of 4 steps is kept: run it again to go on"
+    kept = f"{describe(SPECS[0])} was broken off, but its network after 3 of 4 steps is kept. Run it again to go on."
     assert caught.value.__notes__ == [kept]
     assert capfd.readouterr().err == "stopping after this step\n"
     assert checkpoint_path(SPECS[0], tmp_path).exists()
@@ -160,7 +160,7 @@ def test_bad_arguments_are_refused_before_any_work(arguments, message, tmp_path)
 def test_large_presets_on_a_cpu_are_warned_of(tmp_path):
     lines = []
     run_missing([TrialSpec("paper")], tmp_path, "cpu", until=0.0, log=lines.append)
-    assert lines == ["paper is for a GPU, and this runs on a CPU: a trial takes hours or days there"]
+    assert lines == ["paper is for a GPU, but this runs on a CPU, where a trial takes hours or days"]
 
 
 def test_a_trial_and_its_result_in_words(results):
@@ -170,7 +170,7 @@ def test_a_trial_and_its_result_in_words(results):
     assert "prompt" not in summary(replace(result, prompt_accuracy=None))
     clever = replace(result, majority_rate=0.5, head_accuracy=0.5, prompt_accuracy=0.75)
     assert "; majority 50.0%, excess" in summary(clever)
-    assert "; majority 50.0%, above which nothing is, excess" in summary(
+    assert "; majority 50.0%, which nothing exceeds, excess" in summary(
         replace(clever, prompt_accuracy=0.5, attention_accuracy=0.4)
     )
     assert describe(SPECS[0].replace(n_memory=2), ["steps"]) == "smoke |M| = 2, |H| = 3, seed 0, steps 4"
@@ -216,7 +216,7 @@ def rescued(tmp_path, monkeypatch):
 def test_a_result_that_cannot_be_stored_is_kept_elsewhere_and_the_error_says_where(results, tmp_path, rescued):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "smoke").write_text("a file in place of a folder")
-    with pytest.raises(OSError, match=f"could not be written: .*; the finished result is kept in {rescued}"):
+    with pytest.raises(OSError, match=rf"could not be written: .*\. The finished result is kept in {rescued}"):
         store_safely(results[0], tmp_path / "store")
     assert load_result(result_path(SPECS[0], rescued)) == results[0]
 
@@ -231,7 +231,7 @@ def test_the_first_error_is_never_hidden_by_a_temporary_folder_that_cannot_be_wr
         (tmp_path / "temporary").write_text("mine")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
     path = result_path(SPECS[0], tmp_path / "store")
-    message = f"{path} could not be written: .*; the finished result could not be kept elsewhere either: "
+    message = rf"{path} could not be written: .*\. The finished result could not be kept elsewhere either: "
     with pytest.raises(OSError, match=message):
         store_safely(results[0], tmp_path / "store")
 
@@ -286,7 +286,7 @@ def test_a_disk_that_is_full_for_a_checkpoint_is_named_and_the_trial_runs_when_t
 ):
     store = disk(kib=4000)
     filler = fill(store)
-    told = pytest.warns(UserWarning, match="No space left on device; the network is pretrained, so the trial goes on")
+    told = pytest.warns(UserWarning, match=r"No space left on device\. The network is pretrained, so the trial goes on")
     with told, pytest.raises(OSError, match=f"No space left on device.* is kept in {rescued}"):
         run_missing(SPECS[:1], store, log=ignore)
     filler.unlink()
@@ -335,7 +335,7 @@ def test_a_measurement_that_stored_results_lack_is_told(results, tmp_path, monke
     Measurement("states")(lambda model: {"states": float(model.n_states)})
     lines = []
     run_missing(SPECS[:1], tmp_path, log=lines.append)
-    assert lines == ["1 of 1 results were stored without states: also=['states'] adds it"]
+    assert lines == ["1 of 1 results were stored without states. Use also=['states'] to add it."]
 
     lines.clear()
     run_missing(SPECS[:1], tmp_path, log=lines.append, also=["states"])

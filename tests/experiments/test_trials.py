@@ -79,7 +79,7 @@ def test_a_preset_for_a_gpu_on_a_cpu_is_warned_of(monkeypatch):
         raise TimeoutError
 
     monkeypatch.setattr(parts_module, "draw_model", end)
-    warned = pytest.warns(UserWarning, match=r"^gpu is for a GPU: on a CPU this trial takes hours or days$")
+    warned = pytest.warns(UserWarning, match=r"^gpu is for a GPU, and on a CPU this trial takes hours or days$")
     with warned, pytest.raises(TimeoutError):
         run_trial(TrialSpec("gpu"), device="cpu")
 

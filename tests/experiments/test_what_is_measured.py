@@ -81,8 +81,8 @@ NOT_STORED = [
     (date(2026, 1, 2), date, "not date datetime.date(2026, 1, 2)"),
     (np.longdouble(1), Any, "not longdouble"),
     (np.ones(2), Any, "not ndarray array([1., 1.])"),
-    ("\ud800", Any, "rain: Input should be a text without half characters, not '\\ud800'"),
-    ({"\ud800": 1.0}, Any, "Input should be a text without half characters"),
+    ("\ud800", Any, "rain: Input should be a text that UTF-8 can hold, not '\\ud800'"),
+    ({"\ud800": 1.0}, Any, "Input should be a text that UTF-8 can hold"),
     ({1: 0.5}, Any, "rain: Keys should be texts, not 1"),
     ({"a.b": 1, "a": {"b": 2}}, Any, "rain.a.b: two numbers would have this name in the table of results"),
     (None, float, "rain: Input should be a valid number, not None"),
@@ -93,7 +93,7 @@ NOT_STORED = [
 @pytest.mark.parametrize(("value", "kind", "message"), NOT_STORED, ids=str)
 def test_what_no_file_can_hold_is_refused_when_it_is_measured(value, kind, message, result):
     rain_of(value, kind)
-    expected = re.escape("gives_rain gives what cannot be stored: ") + ".*" + re.escape(message)
+    expected = re.escape("gives_rain returned what cannot be stored: ") + ".*" + re.escape(message)
     with pytest.raises(ValueError, match=expected):
         measure(result, ["rain"])
 
@@ -102,7 +102,7 @@ def test_a_good_file_is_never_replaced_by_one_that_cannot_be_read(result, tmp_pa
     path = save_result(result, tmp_path)
     before = path.read_bytes()
     for changes in ({"added": {"rain": NAN}}, {"seconds": {"\udcff": 1.0}}, {"environment": {"torch": b"2"}}):
-        with pytest.raises(ValueError, match=r"^a result that cannot be stored: "):
+        with pytest.raises(ValueError, match=r"^this result cannot be stored: "):
             save_result(replace(result, **changes), tmp_path)
     assert path.read_bytes() == before
 
@@ -136,7 +136,7 @@ class Callable:
 
 @pytest.mark.parametrize("function", [partial(max, 1), Callable(), 3], ids=["partial", "object", "number"])
 def test_what_has_no_name_is_no_measurement(function):
-    with pytest.raises(TypeError, match=r"^a measurement must be a function with a name, not \w+: write a def that"):
+    with pytest.raises(TypeError, match=r"^a measurement must be a function with a name, not \w+\. Write a def that"):
         Measurement("rain")(function)
 
 
@@ -236,7 +236,7 @@ def test_a_measurement_that_changes_what_it_is_given_is_refused_by_name(change, 
     measurement = Measurement("rain")
     measurement(change)
     measurement.function = lambda **arguments: [change(**arguments), {"rain": 1.0}][1]
-    with pytest.raises(ValueError, match=f"must not change what it is given, but it has changed {name}: change a copy"):
+    with pytest.raises(ValueError, match=f"must not change what it is given, but it has changed {name}. Change a copy"):
         measure(result, ["rain"])
 
 

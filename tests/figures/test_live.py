@@ -47,7 +47,7 @@ def test_stored_results_are_told_with_their_origin_and_what_is_missing_is_comput
 def test_what_is_not_there_when_the_time_is_over_is_told(tmp_path):
     lines = []
     assert gather(SPECS, 0, "cpu", tmp_path, lines.append) == []
-    assert lines == ["0 of 3 trials are there; the time was over before 3 of the others."]
+    assert lines == ["There are results of 0 of 3 trials. There was no time for 3 of the others."]
 
 
 def test_a_result_that_lacks_a_measurement_when_the_time_is_over_is_told(results, tmp_path):
@@ -57,7 +57,7 @@ def test_a_result_that_lacks_a_measurement_when_the_time_is_over_is_told(results
     gathered = gather(SPECS, 0, "cpu", tmp_path, lines.append, ["solvable"])
     assert len(gathered) == 3
     assert not any(map(attrgetter("solvable"), gathered))
-    assert lines == ["3 of 3 trials lack what is asked for: the time was over."]
+    assert lines == ["There was no time to measure what 3 of 3 trials lack."]
 
 
 def test_without_any_store_one_is_begun_here_with_one_trial_of_each_point(tmp_path, monkeypatch):
@@ -65,7 +65,7 @@ def test_without_any_store_one_is_begun_here_with_one_trial_of_each_point(tmp_pa
     lines = []
     (result,) = gather(SPECS, math.inf, "cpu", tmp_path / "nowhere", lines.append)
     assert result.spec == SPECS[0]
-    assert lines[0].startswith("There is no result store here: ")
+    assert lines[0].startswith("There are no stored results here. ")
     run_live(SPECS[2], "cpu", tmp_path / "nowhere")
     stored = tmp_path / "results"
     assert result_path(SPECS[0], stored).exists()
@@ -97,7 +97,7 @@ def test_a_live_trial_that_was_run_now_does_not_count_as_stored_before(tmp_path,
 
 
 def test_a_live_trial_that_is_neither_finished_in_time_nor_stored_is_an_error(tmp_path):
-    with pytest.raises(TimeoutError, match=r"no time for the live trial: give it more minutes.* was broken off"):
+    with pytest.raises(TimeoutError, match=r"no time for the live trial\. Give it more minutes\. .* was broken off"):
         run_live(SPECS[0], "cpu", tmp_path, until=0.0)
 
 
@@ -114,7 +114,7 @@ def test_a_live_trial_of_a_large_preset_on_a_cpu_is_warned_of_before_it_starts(t
     monkeypatch.setattr(live, "run_trial", begin)
     with pytest.raises(TimeoutError):
         run_live(TrialSpec("paper"), "cpu", tmp_path)
-    assert capsys.readouterr().out.startswith("paper is for a GPU, and this runs on a CPU: a trial takes hours")
+    assert capsys.readouterr().out.startswith("paper is for a GPU, but this runs on a CPU, where a trial takes hours")
 
 
 def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
@@ -130,7 +130,7 @@ def test_a_live_trial_that_is_broken_off_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(live, "run_trial", run_until_broken_off)
     with pytest.raises(KeyboardInterrupt) as interrupt:
         run_live(SPECS[0], "cpu", tmp_path)
-    note = f"{describe(SPECS[0])} was broken off, and its network after 2 of 4 steps is kept: run it again to go on"
+    note = f"{describe(SPECS[0])} was broken off, but its network after 2 of 4 steps is kept. Run it again to go on."
     assert interrupt.value.__notes__ == [note]
 
     shares = []

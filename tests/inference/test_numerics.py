@@ -152,7 +152,7 @@ def test_the_losing_state_may_win_in_the_end(lengths):
 
 
 REFUSED = [
-    (masked_token_probs, FAIR, ([[0, 2]],), "tokens must be 0 to 1, or MASK = -1; found 2"),
+    (masked_token_probs, FAIR, ([[0, 2]],), "tokens must be 0 to 1, or MASK = -1, but one is 2"),
     (posterior, FAIR, ([[0, 1]], 3), "at must be an integer from 0 to 2, not 3"),
     (memory_posterior, FAIR, ([[0, 1]],), "model must be of type MemoryHMM, not HMM"),
     (memory_posterior, REMEMBERED, ([[0, 1]], 1), "cell must be an integer from 0 to 0, not 1"),

@@ -19,8 +19,8 @@ INITIAL = [0.4, 0.6]
 PLAIN = {"transition": TRANSITION, "emission": EMISSION, "initial": INITIAL}
 OF_TWO_VALUES = np.stack([EMISSION, EMISSION], axis=1)
 REMEMBERING = {**PLAIN, "emission": OF_TWO_VALUES, "memory": [0.5, 0.5]}
-FROM_ROWS = r".*than HMM\.from_rows\(startprob, transmat, emissionprob\), which takes rows$"
-ROWS = r"must have columns \(first axis\) that sum to 1 within 1e-09, but column 1 is off by 0.4; its rows do\."
+FROM_ROWS = r".*Pass the rows to HMM\.from_rows\(startprob, transmat, emissionprob\)\.$"
+ROWS = r"must have columns \(first axis\) that sum to 1 within 1e-09, but column 1 is off by 0.4\. Its rows do\."
 
 
 # What is accepted
@@ -30,7 +30,7 @@ ROWS = r"must have columns \(first axis\) that sum to 1 within 1e-09, but column
     ("changed", "message"),
     [
         ({"transition": [[0.9, 0.1], [0.5, 0.5]]}, rf"transition {ROWS}.* initial is P\[H_0\], {FROM_ROWS}"),
-        ({"emission": np.transpose(EMISSION)}, rf"emission .*; its rows do\. {FROM_ROWS}"),
+        ({"emission": np.transpose(EMISSION)}, rf"emission .*\. Its rows do\. {FROM_ROWS}"),
         ({"transition": [[1.1, 0.5], [-0.1, 0.5]]}, "transition must be nonnegative, but its smallest entry is -0.1"),
         ({"emission": np.ones((1, 3))}, r"emission must have shape \(…, 2\) to match initial"),
         ({"emission": OF_TWO_VALUES}, "emission must have 2 dimensions"),
@@ -46,7 +46,7 @@ def test_parameters_that_an_hmm_refuses(changed, message):
     [
         (1.0, r"memory must have one axis of 2 values .* not shape \(\)"),
         (np.float32([0.5, 0.5]), "must share one dtype"),
-        (np.full((2, 2, 2), 1 / 8), "2 hidden states do not divide among 3 memory cells"),
+        (np.full((2, 2, 2), 1 / 8), "initial must have a multiple of n_cells = 3 entries, not 2"),
     ],
 )
 def test_memories_that_a_memory_model_refuses(memory, message):

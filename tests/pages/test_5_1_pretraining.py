@@ -91,7 +91,7 @@ def test_a_preset_for_a_gpu_is_quick_on_a_cpu_and_that_is_said(capsys):
     page = run("5-1-pretraining", preset="paper", minutes=0.02, device="cpu")
 
     assert page["spec"].preset == "quick"
-    assert "The preset paper is for a GPU, and this runs on a CPU." in capsys.readouterr().out
+    assert "The preset paper is for a GPU, but this runs on a CPU." in capsys.readouterr().out
 
 
 # What the text says

@@ -31,14 +31,14 @@ REFUSED = [
     ("trial --set steps", ["--set takes NAME=VALUE, not 'steps'"]),
     ("trial --set steps=few", ["steps: Input should be a valid integer", "not 'few'"]),
     ("trial --set steps=1,two", ["steps: Input should be"]),
-    ("trial --set n_states=5", ["n_states has its own option"]),
+    ("trial --set n_states=5", ["--set does not take n_states"]),
     ("trial --set steps=5 --set steps=6", ["--set takes each field once"]),
     ("trial --max-minutes nan", ["max-minutes"]),
     ("trial --store=", ["'--store': it must name a folder, not ''"]),
-    ("trial --missing", ["--missing and --panel left|right go together"]),
-    ("trial --size 3", ["--size is for --missing"]),
+    ("trial --missing", ["--missing needs --panel left or --panel right"]),
+    ("trial --size 3", ["--size chooses points of a panel, so it needs --missing"]),
     ("trial --panel left --missing --size 7", ["sizes of panel left are 4, 8, 10, 15, 25, 30, not 7"]),
-    ("trial --panel left --missing --n-states 4", ["a panel has its own --n-states and --n-memory"]),
+    ("trial --panel left --missing --n-states 4", ["a panel sets --n-states and --n-memory itself"]),
     ("trial --shard 5/4", ["shard must be I/N with I from 1 to N, such as 1/4, not '5/4'"]),
     ("trial --shard=", ["shard must be I/N with I from 1 to N, such as 1/4, not ''"]),
     ("trial --also rain", ["--also must be one of all, exact_prompt_accuracy"]),
@@ -113,7 +113,7 @@ def test_a_ledger_that_cannot_be_written_is_named_before_any_work(call, tmp_path
 def test_each_failed_trial_is_one_line_and_the_exit_code_is_1(words, failed, reason, call, tmp_path):
     code, out, err = call(*words, *SMOKE, tmp_path)
     assert (code, err.count("\n")) == (1, failed)
-    assert f" {failed} failed; " in out.splitlines()[-1]
+    assert f" {failed} failed. " in out.splitlines()[-1]
     for line in err.splitlines():
         assert reason in line
     assert stored(tmp_path) == {}
@@ -143,7 +143,7 @@ def test_one_trial_is_run_and_stored(one_trial, call, tmp_path):
     path = result_path(spec, tmp_path)
     assert (code, err) == (0, "")
     assert summary.startswith(f"{describe(spec)}: head ")
-    assert (run_now, where) == ("run now, and stored:", str(path))
+    assert (run_now, where) == ("This trial was run now. Its result is in", str(path))
     assert numbers(load_result(path)) == numbers(run_trial(spec))
 
 
@@ -156,13 +156,13 @@ def test_a_stored_trial_is_not_run_again_unless_it_is_asked_for(one_trial, call,
     code, out, err = call(*words)
 
     assert (code, err) == (0, "")
-    assert "not run now, but stored on 2020-01-02 by 0123456789ab (--rerun runs it again):" in out
+    assert "not run now, but stored on 2020-01-02 by 0123456789ab. Use --rerun to run it again." in out
     assert load_result(path) == old
 
     code, out, err = call(*words, "--rerun")
 
     assert (code, err) == (0, "")
-    assert "run now, and stored:" in out
+    assert "This trial was run now. Its result is in" in out
     again = load_result(path)
     assert numbers(again) == numbers(old)
     assert again.environment["date"] != "2020-01-02"
@@ -170,7 +170,7 @@ def test_a_stored_trial_is_not_run_again_unless_it_is_asked_for(one_trial, call,
 
 def test_a_time_box_that_is_over(call, tmp_path):
     result = call("trial", "--max-minutes", 0, *SMOKE, tmp_path)
-    assert result == (0, "the time is over; run the same command again to go on\n", "")
+    assert result == (0, "The time is over. Run the same command again to go on.\n", "")
 
 
 def test_the_missing_trials_of_a_panel_are_run_once(call, tmp_path):
@@ -179,9 +179,9 @@ def test_the_missing_trials_of_a_panel_are_run_once(call, tmp_path):
     *lines, last = out.splitlines()
     assert (code, err) == (0, "")
     assert [line.partition(": head")[0] for line in lines] == [describe(spec) for spec in specs]
-    assert last == f"8 run, 0 were stored, 0 are left, 0 failed; results are in {tmp_path}"
+    assert last == f"8 were run now, 0 were stored before, 0 are left, 0 failed. Results are in {tmp_path}"
     assert set(stored(tmp_path)) == {f"{spec.hash}.json" for spec in specs}
-    assert call(*MISSING, "right", *SMOKE, tmp_path)[1].startswith("0 run, 8 were stored")
+    assert call(*MISSING, "right", *SMOKE, tmp_path)[1].startswith("0 were run now, 8 were stored before")
 
 
 def test_several_stored_trials_are_shown_with_what_tells_them_apart(call, tmp_path):
@@ -193,15 +193,15 @@ def test_several_stored_trials_are_shown_with_what_tells_them_apart(call, tmp_pa
     assert first.startswith("smoke |H| = 3, seed 0, head_rate 0.1: head ")
     assert second.startswith("smoke |H| = 3, seed 0, head_rate 0.2: head ")
     assert "; stored on " in second
-    assert last == f"0 run, 2 were stored, 0 are left, 0 failed; results are in {tmp_path}"
+    assert last == f"0 were run now, 2 were stored before, 0 are left, 0 failed. Results are in {tmp_path}"
 
 
 def test_a_value_that_is_given_twice_is_one_trial(call, tmp_path):
     code, out, _ = call("trial", "--n-states", 3, "--n-states", 3, *SMOKE, tmp_path)
     assert code == 0
-    assert out.splitlines()[1] == "run now, and stored:"
+    assert out.splitlines()[1] == "This trial was run now. Its result is in"
     code, out, _ = call("trial", "--n-states", 3, "--n-states", 4, "--n-states", 3, *SMOKE, tmp_path)
-    assert out.splitlines()[-1].startswith("1 run, 1 were stored, ")
+    assert out.splitlines()[-1].startswith("1 were run now, 1 were stored before, ")
     assert out.count("|H| = 3") == 1
 
 
@@ -217,7 +217,7 @@ def test_two_shards_run_a_whole_panel(call, tmp_path):
     for shard in ("1/2", "2/2"):
         code, out, _ = call(*MISSING, "right", "--shard", shard, *SMOKE, tmp_path)
         assert code == 0
-        assert out.splitlines()[-1].startswith("4 run, 0 were stored")
+        assert out.splitlines()[-1].startswith("4 were run now, 0 were stored before")
     assert len(stored(tmp_path)) == 8
 
 

@@ -271,7 +271,7 @@ def test_assumption_4_5_is_about_one_cell_and_spans_along_the_axes_turn_by_nothi
     chain = np.full((4, 4), 0.25)
     memory = np.full((2, 2), 0.25)
     model = MemoryHMM(chain, table, chain[0], memory)
-    with pytest.raises(ValueError, match=r"^Assumption 4\.5 is about one memory cell, not 2: see assumption_d_5$"):
+    with pytest.raises(ValueError, match=r"^model must have one memory cell, not 2\. Use assumption_d_5 for several"):
         hmmlib.assumption_4_5(model, [1.0, -1.0], [0])
     with pytest.raises(ValueError, match=r"^each of values must be an integer from 0 to 1, not 2$"):
         recoverable_columns(model, 1, [1], [2])

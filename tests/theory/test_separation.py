@@ -57,7 +57,7 @@ def test_labels_and_rows_that_a_fit_takes():
         ([0.5, 0.5], [1], "^probs must have 2 dimensions, not shape"),
         ([[0.5, 0.5]], [2], "^labels must be bool, or 0 and 1"),
         ([[0.5, 0.5], [1, 0]], [1], r"^labels must have shape \(2,\).*, not \(1,\)$"),
-        ([[0.5, 0.6], [1, 0]], [1, 0], r"^each row of probs must sum to 1, or be zero; one sums to 1\.1$"),
+        ([[0.5, 0.6], [1, 0]], [1, 0], r"^each row of probs must sum to 1, or be zero, but one sums to 1\.1$"),
         ([[0.5, 0.5 + 1.1e-5], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
         ([[0.0, 1e-4], [1, 0]], [1, 0], "^each row of probs must sum to 1, or be zero"),
     ],

@@ -313,7 +313,7 @@ def test_the_prompt_for_any_start_where_a_state_is_never_entered():
     prompt = hmmlib.prompt_for_any_start(absent, [1.0, 1.0], 0)
     assert prompt.tolist() == [0, 1, 0, 1]
     never_entered = each_state_shows_a_token(to_state_1, EVEN, EVEN)
-    message = "^no prompt lets H_1 have the law of H_0: a state that H_0 can be in is never entered$"
+    message = r"^model must enter each state that H_0 can be in, but P\[H_1\] is 0 in some of them$"
     with pytest.raises(ValueError, match=message):
         hmmlib.prompt_for_any_start(never_entered, [1.0, 0.0], 0)
 
@@ -376,7 +376,7 @@ def test_the_cell_is_the_first_unless_another_is_named():
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
-        (claim_b_1, (NEVER_IN_STATE_2, 1), r"Claim B\.1 divides by P\[H_0\], which is zero in"),
+        (claim_b_1, (NEVER_IN_STATE_2, 1), r"model must .* P\[H_0\] is zero, because Claim B\.1 divides by it$"),
         (hmmlib.prompt_d_6, (TWO_CELLS, MU, 2), "cell must be an integer from 0 to 1, not 2$"),
         (ground_truth, (TWO_CELLS, MU, TEXT, 2), "cell must be an integer from 0 to 1, not 2$"),
         (ground_truth, (TURN, ONLY_STATE_0, TEXT, 1), "cell must be an integer from 0 to 0, not 1$"),

@@ -277,7 +277,7 @@ def test_hidden_states_with_another_dimension_are_refused_by_name():
         }
     )
     reader = read(transformers.Gemma3nForCausalLM(config).eval())
-    with pytest.raises(ValueError, match=r"hidden states of shape \(n, L, width\) .* as Gemma3nForCausalLM does not"):
+    with pytest.raises(ValueError, match=r"hidden states of shape \(n, L, width\) .* but Gemma3nForCausalLM does not"):
         reader.hidden(reader.embed(TEXTS), 3)
 
 

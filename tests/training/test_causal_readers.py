@@ -84,7 +84,7 @@ def test_losses_are_those_of_the_models_own_predictions(network, reader):
 
 def test_hidden_states_are_read_where_all_first_tokens_stand_alike(texts, reader):
     texts[0, 0] = 1
-    with pytest.raises(ValueError, match="tokens must all begin with MASK, or none of them, where mask_behind moves"):
+    with pytest.raises(ValueError, match="tokens must all begin with MASK, or none of them, because mask_behind"):
         all_hidden_at_mask(reader, texts)
 
 
@@ -102,5 +102,5 @@ def test_a_place_outside_the_text_is_refused(place):
 
 def test_another_network_is_not_pretrained(network):
     other = FromTransformers(network, TOKENS)
-    with pytest.raises(TypeError, match="reads others, which are trained with tools of their own"):
+    with pytest.raises(TypeError, match="reads other models, but hmmlib cannot pretrain them"):
         hmmlib.pretrain(other, random_hmm(3, 4, 0), hmmlib.Pretraining(), 0)

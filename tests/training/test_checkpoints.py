@@ -196,7 +196,7 @@ def test_a_checkpoint_of_another_kind_of_hardware_is_begun_anew(after_six_steps)
     content = checkpoints.load(path)
     assert content["hardware"] == "cpu in torch.float32"
     checkpoints.save(path, content | {"hardware": "cuda in torch.float32"})
-    with pytest.warns(UserWarning, match=r"made on cuda in torch\.float32, this is cpu in torch\.float32: begun anew"):
+    with pytest.warns(UserWarning, match=r"made on cuda in torch\.float32, not cpu in torch\.float32, so the run"):
         assert reported_steps_of_resumed(path) == list(range(STEPS))
 
 

@@ -100,10 +100,10 @@ def test_a_network_made_causal_by_its_configuration_is_causal():
 
 def test_what_a_user_says_of_a_network_must_be_what_it_shows():
     assert FromTransformers(model("GPT2LMHeadModel"), TOKENS, causal=True).causal
-    message = "causal must be True, because GPT2LMHeadModel sees nothing behind a token, not False"
+    message = "causal must be True, not False, because GPT2LMHeadModel sees nothing behind a token"
     with pytest.raises(ValueError, match=message):
         FromTransformers(model("GPT2LMHeadModel"), TOKENS, MASK_ID, causal=False)
-    message = "causal must be False, because XLMWithLMHeadModel sees a place behind a token, not True"
+    message = "causal must be False, not True, because XLMWithLMHeadModel sees a place behind a token"
     with pytest.raises(ValueError, match=message):
         FromTransformers(model("XLMWithLMHeadModel"), TOKENS, MASK_ID, causal=True)
 
@@ -168,7 +168,7 @@ def test_hidden_states_of_several_shapes_are_refused_by_name():
     )
     reader = framed(transformers.FunnelForMaskedLM(config))
     all_probs(reader, TEXTS)
-    with pytest.raises(ValueError, match=r"network must give hidden states .* as FunnelForMaskedLM does not"):
+    with pytest.raises(ValueError, match=r"network must give hidden states .* but FunnelForMaskedLM does not"):
         all_hidden_at_mask(reader, TEXTS)
 
 
@@ -227,7 +227,7 @@ def test_a_prompt_of_words_has_the_units_of_the_text():
 def test_a_network_that_reads_ids_otherwise_takes_no_prompt():
     reader = framed(bert_of(ReadsIds))
     reader.probs(TEXTS)
-    with pytest.raises(ValueError, match="prompt must be None, because ReadsIds reads of an id more than"):
+    with pytest.raises(ValueError, match="prompt must be None, because ReadsIds reads more of an id than"):
         tune_prompt(reader, TEXTS, LABELS, 2, PLAN, 0)
 
 

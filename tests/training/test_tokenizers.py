@@ -115,7 +115,7 @@ def test_what_a_user_passes_goes_before_what_the_tokenizer_says(word_level):
     network = model("BertForMaskedLM")
     reader = FromTransformers.with_tokenizer(network, word_level, ["cow"], before=[], behind=[9], mask=8, pad=1)
     assert (reader.before, reader.behind, reader.pad, int(reader.ids[-1])) == ([], [9], 1, 8)
-    with pytest.raises(ValueError, match="causal must be False, because BertForMaskedLM sees a place behind a token"):
+    with pytest.raises(ValueError, match="causal must be False, not True, because BertForMaskedLM sees a place"):
         FromTransformers.with_tokenizer(network, word_level, ["cow"], causal=True)
 
 
@@ -167,7 +167,7 @@ def test_two_words_that_are_read_alike_are_refused(pieces_of_both_kinds):
 
 def test_a_word_that_is_read_in_small_letters_is_refused_with_what_to_write(word_level):
     word_level.backend_tokenizer.normalizer = normalizers.Lowercase()
-    with pytest.raises(ValueError, match=r"which reads 'Cow' as .*: write 'cow' if you mean that"):
+    with pytest.raises(ValueError, match=r"which reads 'Cow' as .*\. Write 'cow' if you mean that"):
         FromTransformers.with_tokenizer(model("BertForMaskedLM"), word_level, ["Cow"])
 
 

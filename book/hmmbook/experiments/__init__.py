@@ -2,11 +2,14 @@
 
 Read the modules in this order:
 
-    presets, specs       what fixes a trial; fields has the types of its fields
-    labels               downstream tasks and their labels
-    parts, trials        how a trial is run
-    measurements         how a measurement is added; those of Section 5 are in section_5 and exact_ladder
-    unchanged            the check that a function of a user's changes nothing that it is given
-    store, results       where results are kept, and their table; intervals has means with intervals
-    sweeps, ray_sweep    many trials, one after another or on a cluster
+    presets, specs            what fixes a trial
+    fields                    the types of the fields of specs and results
+    labels                    downstream tasks and their labels
+    parts, trials             how a trial is run
+    measurements              how you add a measurement
+    section_5, exact_ladder   the measurements of Section 5
+    unchanged                 the check that a function which you pass changes none of its arguments
+    store, results            where results are kept, and their table
+    intervals                 means with 95% intervals
+    sweeps, ray_sweep         many trials, one after another or on a cluster
 """

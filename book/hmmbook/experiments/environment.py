@@ -1,4 +1,4 @@
-"""What made a result: versions, device, commit, date."""
+"""Record what made a result: versions, device, commit and date."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ import torch
 from hmmlib import __version__, device
 
 ROOT = Path(__file__).resolve().parents[3]
-"""The project's folder, where this lies in a checkout."""
+"""The project's folder, if this file lies in a checkout of the project."""
 SOURCES = ("hmmlib", "book/hmmbook")
 """The folders of the two packages in a checkout."""
 
 
 @cache
 def git_commit() -> str | None:
-    """Return the commit of the checkout that the code lay in when this was first asked.
+    """Return the commit of the checkout that this code lies in, as 12 hexadecimal digits.
 
-    A `+` at its end says that the sources differ from the commit. It is None where git does not track the code, for
-    example where it is installed, or where git cannot be run.
+    A `+` at its end says that the sources differ from the commit. The first answer is kept, because a later commit does
+    not change the code that this process has imported. The answer is None if git cannot be run or does not track the
+    code, for example because the package is installed.
     """
     try:
         _git("ls-files", "--error-unmatch", *SOURCES)
@@ -48,13 +49,16 @@ def environment(on: torch.device, precision: str) -> dict[str, str | int | None]
     Args:
         on: the device of the network.
         precision: the spec's precision.
+
+    Returns:
+        The facts by name, for example the device, the number of threads and the version of torch.
     """
     dtype = device.sixteen_bits(on, precision) or torch.float32
     return {
         "device": device.name(on),
         "precision": str(dtype).removeprefix("torch."),
         "machine": platform.machine(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),  # Sums are rounded in an order that its instructions decide.
+        "cpu": torch.backends.cpu.get_cpu_capability(),  # Its instructions decide in which order sums are rounded.
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -65,5 +69,5 @@ def environment(on: torch.device, precision: str) -> dict[str, str | int | None]
 
 
 def today() -> str:
-    """Return the date, as 2026-01-31."""
+    """Return today's date in the form 2026-01-31."""
     return f"{datetime.now(UTC):%Y-%m-%d}"

@@ -1,7 +1,8 @@
-"""The exact ladder: head and prompt tuning where the pretrained model is Ḡ itself, beside what the theorems build.
+"""Tune heads and prompts on the exact Ḡ in the place of a network, and compare them with what the theorems build.
 
-Its rungs are four accuracies on one task: of a tuned head, of a tuned prompt, and of what Theorems 3.3 and 3.6 build.
-No network is pretrained here, so where tuning falls short, the network is not to blame.
+We call this the exact ladder. Its rungs are four accuracies on one task: of a tuned head, of a head behind a tuned
+prompt, of the head of Theorem 3.3, and of the prompt and head of Theorem 3.6. No network is pretrained here. So where
+tuning falls short, no network is to blame.
 """
 
 from __future__ import annotations
@@ -28,25 +29,38 @@ from hmmlib.training import tuning
 from hmmlib.validation import one_of
 
 CLEAR_UNITS = 64
-"""A score is exact to about the rounding unit times ‖b‖₁. A score that is larger than 64 of these is decided."""
+"""How many times larger than its rounding error a score must be to count as decided.
+
+The rounding error of a score bᵀp is about the rounding unit times ‖b‖₁, because the entries of p sum to 1.
+"""
 
 
 @dataclass(frozen=True)
 class Built:
-    """How a head that a theorem builds does on the test texts. On decided texts the theorem should always be right."""
+    """How well a head that a theorem builds does on the test texts.
+
+    A text is decided if its score is so far from zero that rounding cannot have changed the label. On decided texts the
+    theorem should always be right.
+    """
 
     accuracy: float
-    """Accuracy on all texts."""
+    """The accuracy on all texts."""
     decided: float
-    """The share of texts whose score is larger than rounding may move it."""
+    """The share of texts that are decided."""
     accuracy_decided: float
-    """Accuracy on these."""
+    """The accuracy on the decided texts. It is 1 if there are none."""
     condition: float
-    """The condition number of the left inverse."""
+    """The condition number of the left inverse from which the head is built. Rounding grows with it."""
 
     @classmethod
     def judge(cls, head: LinearHead, probs: Tensor, labels: Tensor) -> Built:
-        """Judge a head by distributions, (n, X), and labels, (n,)."""
+        """Judge a head by how it labels texts.
+
+        Args:
+            head: the head.
+            probs: the distribution that the head reads for each text, (n, X).
+            labels: the true labels, (n,).
+        """
         rounding = torch.finfo(probs.dtype).eps * head.weights.abs().sum()
         decided = head(probs).abs() > CLEAR_UNITS * rounding
         right = (head.label(probs) == labels).double()
@@ -56,7 +70,7 @@ class Built:
 
 @dataclass(frozen=True)
 class ExactTrial:
-    """Test accuracies at one size |H| on the exact Ḡ: what tuning reaches, and what the theorems build."""
+    """The test accuracies of one trial on the exact Ḡ, of what is tuned and of what the theorems build."""
 
     n_states: int
     """|H|."""
@@ -65,23 +79,26 @@ class ExactTrial:
     majority: float
     """The share of the more frequent label."""
     head: float
-    """Accuracy of a tuned head."""
+    """The accuracy of a tuned head."""
     prompt_and_head: float | None
-    """Accuracy of a tuned prompt with its head. None where P[H_0] is zero in some state, as (3.3) divides by it."""
+    """The accuracy of a tuned prompt with its head. It is None if some state has P[H_0] = 0, as (3.3) divides by it."""
     theorem_3_3: Built | None
-    """The head of Theorem 3.3. None where its assumption does not certainly hold, or labels are not those of μ."""
+    """How the head of Theorem 3.3 does. It is None if its assumption is not sure to hold, or labels do not follow μ."""
     theorem_3_6: Built | None
-    """The prompt and head of Theorem 3.6. None in the same cases."""
+    """How the prompt and head of Theorem 3.6 do. It is None in the same two cases."""
     n_essential: int | None
-    """The size of the set H* of Theorem 3.6."""
+    """The size of the set H* of Theorem 3.6. It is None where `theorem_3_6` is."""
     refusal: str
-    """Why there is no head of Theorem 3.3, if there is none."""
+    """Why there is no head of Theorem 3.3. It is empty if there is one."""
     prompt: list[float] | None
-    """The tuned prompt u, (S,)."""
+    """The tuned prompt u, (S,), or None if none was tuned."""
 
 
 def ladder_plan(preset: str) -> tuning.Tuning:
     """Return the plan by which heads and prompts are tuned on the exact Ḡ.
+
+    Args:
+        preset: the name of a preset.
 
     Raises:
         ValueError: the preset is unknown.
@@ -91,17 +108,21 @@ def ladder_plan(preset: str) -> tuning.Tuning:
 
 
 def exact_trial(n_states: int, seed: int, preset: str = "quick") -> ExactTrial:
-    """Run a trial without a network, on a model of appendix E and a task as in (3.1).
+    """Run a trial without a network, on an HMM of appendix E and a task that is labelled as in (3.1).
 
-    A head is tuned on the exact G_1, and a prompt with a head on the exact Ḡ_2.
+    A head is tuned on the exact G_1, the distribution at the mask. A prompt takes position 1 and moves the mask to
+    position 2, so a prompt and its head are tuned on the exact Ḡ_2.
 
     Args:
         n_states: |H|.
         seed: the seed of the model, the task and the tuning.
-        preset: the preset that says how many texts and passes.
+        preset: the preset that says how many texts there are, and how often tuning passes over them.
+
+    Returns:
+        The test accuracies of what is tuned and of what the theorems build.
 
     Raises:
-        ValueError: the size is below 1, or the preset is unknown.
+        ValueError: n_states is below 1, or the preset is unknown.
 
     Example:
         >>> trial = exact_trial(4, seed=0, preset="smoke")
@@ -118,10 +139,14 @@ def exact_trial(n_states: int, seed: int, preset: str = "quick") -> ExactTrial:
 
 
 def built_if_certain(construct: Callable, *arguments) -> tuple[object | None, str]:
-    """Return what a theorem's construction gives, or the reason why there is none.
+    """Return what a theorem constructs, or the reason why there is no construction.
 
-    There is none where the assumption fails, and where floats are too close to tell. Stored results hold nothing of a
-    construction then.
+    There is none if the theorem's assumption fails. We also leave it out if floats are too close to tell whether the
+    assumption holds. In both cases a stored result has None in its place.
+
+    Args:
+        construct: the function that constructs, for example `theorem_3_3`.
+        arguments: what it is called with.
 
     Returns:
         The construction and "", or None and the reason.
@@ -137,7 +162,7 @@ def built_if_certain(construct: Callable, *arguments) -> tuple[object | None, st
 def tune_on_exact_outputs(
     model: HMM, task: Task, probs: Tensor, plan: tuning.Tuning, seed: int, rule: str = "before"
 ) -> ExactTrial:
-    """Tune and build heads and prompts on the exact Ḡ of a task.
+    """Tune heads and prompts on the exact Ḡ of a task, and build those of the theorems.
 
     Args:
         model: the model that wrote the text.
@@ -145,8 +170,8 @@ def tune_on_exact_outputs(
         probs: the exact distribution at the first token, (n, X).
         plan: how to tune.
         seed: the seed of the tuning.
-        rule: the label rule by which the task was drawn. It gives the head of the theory and the chain off which a
-            prompt is read as in (3.3).
+        rule: the name of the label rule by which the task was drawn. The rule says which head the theory builds, and
+            with which chain (3.3) gives the predictions behind a prompt.
     """
     theory = LABEL_RULES[one_of("rule", rule, LABEL_RULES)]
     origin = theory.origin(model)
@@ -204,7 +229,7 @@ def tune_on_exact_outputs(
     vanilla=True,
 )
 def exact_ladder(spec: TrialSpec, model: HMM, task: Task, exact: Tensor, seeds: Seeds) -> dict:
-    """Measure what the exact Ḡ gives by tuning in more passes, and by what the theorems build."""
+    """Measure on the exact Ḡ what tuning in more passes reaches, and what the theorems build."""
     trial = tune_on_exact_outputs(model, task, exact[:, 0], ladder_plan(spec.preset), seeds["tuning"], spec.labels)
     return {
         "ladder_head_accuracy": trial.head,

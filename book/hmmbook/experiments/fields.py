@@ -1,8 +1,8 @@
-"""The types of the fields of specs and results, and the check of one value.
+"""Define the types of the fields of specs and results, and check values against them.
 
 A type says which values are possible, for example a share from 0 to 1. Pydantic does the checking. A trial's result may
-hold tables, so `as_type` makes a type of a dictionary of types as well. What a result holds must be read from its file
-as it was written, which `storable` sees to.
+hold tables, so `as_type` also makes a type from a dictionary of types. A value must come back from its file exactly as
+it was written, and `storable` makes sure of that.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing_extensions import TypedDict  # pydantic asks for this one before Pyt
 LARGEST_INTEGER = 2**31 - 1
 """The largest size or count that torch is sure to take."""
 LARGEST_NUMBER = 1e30
-"""The largest rate or bound: far beyond any of use, and far from where float32 ends."""
+"""The largest rate or bound. No useful one comes near it, and it is still far below the largest float32."""
 ROUNDING = 1e-5
-"""How far below zero rounding may bring a divergence that is zero."""
+"""How far rounding may take a number beyond its limit, for example a divergence of zero below zero."""
 
 # Numbers of a spec
 Size = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
@@ -38,7 +38,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 def _own_name(name: str) -> str:
     if not re.fullmatch("[a-z0-9-]{0,40}", name):
-        raise ValueError("it must be at most 40 small letters a to z, digits and hyphens")
+        raise ValueError("it must be at most 40 characters, which are lower-case letters a to z, digits and hyphens")
     return name
 
 
@@ -58,14 +58,17 @@ Hexadecimal = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 
 Row = dict[Text, Finite | None]
 Anything = Finite | str | dict[Text, Finite | Row | dict[Text, Row] | None] | None
-"""The type of a measurement that declares none: a number, a text, or numbers by name in up to three levels."""
+"""The type of a number for which a measurement declares none.
+
+It is a number, a text, or a dictionary with numbers by name, nested in up to three levels.
+"""
 
 
 def as_type(kind: Any, extra: Literal["forbid", "allow"] = "forbid") -> Any:
     """Return the type that pydantic checks for a kind.
 
     Args:
-        kind: a type, or a dictionary of kinds. The dictionary stands for a table with just these names.
+        kind: a type, or a dictionary of kinds. The dictionary stands for a table with exactly these names.
         extra: whether the table may have more names than these.
     """
     if not isinstance(kind, dict):
@@ -76,17 +79,19 @@ def as_type(kind: Any, extra: Literal["forbid", "allow"] = "forbid") -> Any:
 
 
 make_adapter = cache(TypeAdapter)
-"""Return what checks values of a type. It is made once for each type."""
+"""Return the object with which pydantic checks values of a type. It is made once for each type."""
 
 
 def checked(name: str, field_type: Any, value: Any, strict: bool = True) -> Any:
-    """Return a value as its type has it, for example a Python number for one of NumPy's.
+    """Check a value, and return it as its type has it.
+
+    For example, a number of NumPy's becomes one of Python's.
 
     Args:
         name: what the value is called in the message of an error.
         field_type: a type, as `as_type` gives it.
         value: the value to check.
-        strict: whether a text is refused where a number belongs. A command line has only texts.
+        strict: whether a text is refused where a number belongs. A command line passes only texts, so it is not strict.
 
     Raises:
         ValueError: the value is not of this type. The message names the field and quotes the value.
@@ -100,7 +105,7 @@ def checked(name: str, field_type: Any, value: Any, strict: bool = True) -> Any:
 
 
 def _in_one_line(name: str, error: ValidationError) -> str:
-    """The first thing that pydantic found wrong with a field."""
+    """Return the first thing that pydantic found wrong with a field, in one line."""
     first = error.errors()[0]
     path = [name]
     for part in first["loc"]:
@@ -122,13 +127,13 @@ def storable(name: str, field_type: Any, value: Any) -> Any:
         value: the value to store.
 
     Raises:
-        ValueError: the value is not of this type, or no file of JSON can hold it. The message names the field.
+        ValueError: the value is not of this type, or a JSON file cannot hold it. The message names the field.
     """
     plain = _plain(name, value)
     columns = set()
     for column in _columns(name, plain):
         if column in columns:
-            raise ValueError(f"{column}: two numbers would have this name in the table of results, so rename one")
+            raise ValueError(f"{column}: two numbers would have this name in the table of results. Rename one.")
         columns.add(column)
     try:
         # Checked as JSON, because a type such as tuple[float, float] must also accept the list that a file holds.
@@ -139,7 +144,10 @@ def storable(name: str, field_type: Any, value: Any) -> Any:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """A value made of what JSON has: dictionaries with texts as keys, lists, texts, finite numbers, bool and None."""
+    """Return a value that has only what JSON has.
+
+    JSON has dictionaries with texts as keys, lists, texts, finite numbers, bool and None.
+    """
     if isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0:
         value = value.item()
     if isinstance(value, str):
@@ -168,15 +176,15 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _check_characters(name: str, text: str) -> None:
-    """Raise ValueError if a text has characters that no file can hold."""
+    """Refuse a text with a surrogate, which is half of a character, because UTF-8 has no place for it."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{name}: Input should be a text without half characters, not {text!a}") from None
+        raise ValueError(f"{name}: Input should be a text that UTF-8 can hold, not {text!a}") from None
 
 
 def _columns(name: str, value: Any) -> Iterator[str]:
-    """The names that a value's numbers have in the table of results."""
+    """Yield the names that a value's numbers have in the table of results."""
     if not isinstance(value, dict):
         yield name
         return

@@ -1,4 +1,4 @@
-"""Means with 95% intervals (Student's t)."""
+"""Compute means with 95% intervals (Student's t)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hmmlib.validation import of_type
 class Interval:
     """A mean with its 95% interval.
 
-    The interval is infinite for a single value. Mean and interval are NaN for none.
+    For a single value the interval is infinite. Without any value the mean and the interval are NaN.
     """
 
     mean: float
@@ -33,9 +33,9 @@ class Interval:
     n: int
     """How many values there are."""
     share: bool = False
-    """Whether the values are shares. Their interval is shown within 0 and 1, where every mean of shares lies."""
+    """Whether the values are shares. Their mean lies between 0 and 1, so the interval is shown within these limits."""
     of_difference: bool = False
-    """Whether it is that of the difference of two means, as `difference_ci` gives it."""
+    """Whether this is the difference of two means, as `difference_ci` returns it."""
 
     @property
     def shown(self) -> tuple[float, float]:
@@ -45,7 +45,10 @@ class Interval:
         return self.low, self.high
 
     def __format__(self, form: str) -> str:
-        """Format as 93.1% [90.2%, 96.0%], as a mean alone if there is no interval, and as – if there is no mean."""
+        """Format as 93.1% [90.2%, 96.0%].
+
+        If there is no interval, brackets after the mean say why. If there is no mean, the text is –.
+        """
         form = form or ".1%"
         if math.isnan(self.mean):
             return "–"
@@ -63,18 +66,22 @@ class Interval:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the values, which the interval's width gives.
+        """The standard deviation of the values, computed from the width of the interval.
 
-        It is NaN if there is no interval, and for a difference, because that is of two samples.
+        It is NaN if there is no interval. It is also NaN for a difference, which has two samples.
         """
         if self.n < 2 or self.of_difference:
             return math.nan
-        half_width = self.high / 2 - self.low / 2  # The difference of two large numbers might be infinite.
+        half_width = self.high / 2 - self.low / 2  # high - low might be infinite.
         return half_width / quantile(self.n - 1) * math.sqrt(self.n)
 
 
 def quantile(freedom: float) -> float:
-    """Return half the width of a 95% interval in standard errors, for so many degrees of freedom."""
+    """Return how many standard errors make up half the width of a 95% interval.
+
+    Args:
+        freedom: the degrees of freedom of Student's t.
+    """
     from scipy.stats import t  # takes half a second to import
 
     return float(t.ppf(0.975, freedom))
@@ -83,19 +90,23 @@ def quantile(freedom: float) -> float:
 def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
     """Return the mean of values with its 95% interval (Student's t).
 
-    It serves `DataFrame.agg`, too: `results("quick").groupby("size").gain.agg(mean_ci)`. Take `agg` there and not
-    `apply`, which hides the column's name, so that you would have to say whether it holds shares.
+    You can pass this function to pandas, as in `results("quick").groupby("size").gain.agg(mean_ci)`. Use `agg` there
+    and not `apply`. The method `apply` hides the column's name, so you would have to say whether it holds shares.
 
     Args:
         values: numbers. NaN and None are left out.
-        share: whether the values are shares, whose interval is shown within 0 and 1. If left out, they are shares
-            where they lie from 0 to 1 in a column that a measurement declares as `Share`, such as `head_accuracy`. But
-            pandas gives the difference of two such columns their name. So an interval around a mean below one half is
-            shown as it is if it reaches below 0, because whether a difference does is what one wants to know.
+        share: whether the values are shares, whose interval is shown within 0 and 1. If you leave it out, values from
+            0 to 1 count as shares in a column that a measurement declares as `Share`, such as `head_accuracy`. There
+            is one exception, because pandas may give the difference of two such columns the same name. For a
+            difference you want to see whether its interval reaches below 0. So an interval that does, around a mean
+            below one half, is shown whole.
+
+    Returns:
+        The mean, its interval and the number of values.
 
     Raises:
         TypeError: a value is no number.
-        ValueError: these are several columns, a value is infinite or masked, or a share is not from 0 to 1.
+        ValueError: there are several columns, a value is infinite or masked, or a share is not from 0 to 1.
 
     Example:
         >>> mean_ci([0.5, 0.6, 0.7], share=True)
@@ -110,7 +121,7 @@ def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
     if not is_said:
         share = are_within and declares_shares(column)
     if share and not are_within:
-        raise ValueError(f"values must be shares, from 0 to 1, not {values}; if they are none, pass share=False")
+        raise ValueError(f"values must be shares from 0 to 1, not {values}. If they are not shares, pass share=False.")
     share = bool(share)
     n = len(values)
     if n == 0:
@@ -126,15 +137,16 @@ def mean_ci(values: Sequence[float], share: bool | None = None) -> Interval:
 
 
 def power_of_two(size: float) -> float:
-    """Return the power of two just below a size.
+    """Return the largest power of two that is not above a size.
 
-    Numbers that are divided by it can be squared without becoming infinite or zero. Such a division does not round.
+    We divide numbers of about this size by it before we square them, so that no square becomes infinite or zero. A
+    division by a power of two does not round.
     """
     return math.ldexp(1.0, math.frexp(size)[1] - 1)
 
 
 def declares_shares(column: object) -> bool:
-    """Whether a column of the table of results has a measurement whose numbers are declared to be shares."""
+    """Tell whether a column of the table of results holds numbers that are declared to be shares."""
     kinds = get_type_hints(TrialResult, include_extras=True)
     for measurement in MEASUREMENTS:
         for name in measurement.names:
@@ -143,14 +155,14 @@ def declares_shares(column: object) -> bool:
 
 
 def _present_numbers(values: Sequence[float]) -> np.ndarray:
-    """The numbers among values, without those that are missing."""
+    """Return the values that are not missing, as floats."""
     if np.ma.is_masked(values):
-        raise ValueError("values must have no masked entries, because their values are unknown: pass the others alone")
+        raise ValueError("values must have no masked entries, because their values are unknown. Pass the others alone.")
     column = np.asarray(values, dtype=object)
     if column.ndim != 1:
         raise ValueError(
-            f"values must be a list or one column of numbers, not {type(values).__name__} of shape {column.shape}; "
-            "for each column of a table use table.agg(mean_ci)"
+            f"values must be a list or one column of numbers, not {type(values).__name__} of shape {column.shape}. "
+            "For each column of a table use table.agg(mean_ci)."
         )
     present = column[~pd.isna(column)]
     for value in present:
@@ -162,16 +174,16 @@ def _present_numbers(values: Sequence[float]) -> np.ndarray:
 def difference_ci(first: Interval, second: Interval) -> Interval:
     """Return the difference of the means of two independent samples, first minus second, with Welch's 95% interval.
 
-    Its `n` counts the values of both. The interval is infinite where a sample has a single value. Mean and interval are
-    NaN where a sample has none.
+    Its `n` counts the values of both samples. If a sample has a single value, the interval is infinite. If a sample has
+    none, the mean and the interval are NaN.
 
     Args:
-        first: the mean of a sample, as `mean_ci` gives it.
+        first: the mean of one sample, as `mean_ci` returns it.
         second: the mean of the other sample.
 
     Raises:
         TypeError: an argument is no interval, for example a list of values.
-        ValueError: an argument is a difference itself.
+        ValueError: an argument is itself a difference.
     """
     for name, interval in (("first", first), ("second", second)):
         if of_type(name, interval, Interval).of_difference:

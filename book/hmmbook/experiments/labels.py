@@ -1,7 +1,7 @@
-"""Downstream tasks: texts that begin with a mask, the rule that labels them, and the weights μ of appendix E.
+"""Draw downstream tasks, which are texts that begin with a mask, with a label for each text.
 
-Every label is 1 where μᵀ(posterior) ≥ 0. A label rule says of which state the posterior is. To add a rule, write a
-`LabelRule` and put it into `LABEL_RULES`.
+A label is 1 where μᵀ(posterior) ≥ 0, with weights μ as in appendix E. A label rule says which hidden state the
+posterior is about. To add a rule, write a `LabelRule` and put it into `LABEL_RULES`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from hmmlib.theory.theorems import claim_b_1, theorem_3_3
 from hmmlib.validation import MASK, as_generator, integer, of_type, one_of
 
 PLACES = ("distinct", "repeated")
-"""How the places of the nonzero entries of μ are drawn: without replacement, or with."""
+"""How `draw_mu` can draw the places of nonzero entries. They are drawn without replacement, or with replacement."""
 NONZERO = 6
 """How many entries of the two rows of weights are not zero (appendix E)."""
 REDRAWS = 20
-"""How often, at most, μ is drawn again while all training labels agree."""
+"""How often μ is drawn again, at most, while all training labels agree."""
 
 
 class Task(NamedTuple):
     """A labelled data set of training, validation and test texts, in this order.
 
-    `task.train`, `task.validation` and `task.test` are its parts, each a task too.
+    `task.train`, `task.validation` and `task.test` are its parts. Each of them is a `Task` again.
     """
 
     tokens: Tensor
@@ -43,18 +43,27 @@ class Task(NamedTuple):
     mu: Tensor
     """The weights μ, (S,), or (|M|,) for a memory model."""
     redraws: int
-    """How often μ was drawn again."""
+    """How often μ was drawn again because all training labels agreed."""
     sizes: tuple[int, int, int]
     """How many texts are in each part. They sum to n."""
     posteriors: Tensor
-    """What the labels weigh: the label rule's posterior, (n, S), or P[M | …] of a memory model, (n, |M|)."""
+    """The posteriors that μ weighs in the labels. For an HMM they are those of the label rule, (n, S). For a memory
+    model they are P[M | text], (n, |M|)."""
 
     def split(self, values: Tensor) -> tuple[Tensor, ...]:
-        """Split values, one for each text, into those of the training, the validation and the test texts."""
+        """Split values into those of the training, the validation and the test texts.
+
+        Args:
+            values: an entry for each text, (n, …).
+        """
         return values.split(self.sizes)
 
     def part(self, index: int) -> Self:
-        """Return one part alone: 0 for training, 1 for validation, 2 for test."""
+        """Return one part alone.
+
+        Args:
+            index: 0 for training, 1 for validation, 2 for test.
+        """
         sizes = [0, 0, 0]
         sizes[index] = self.sizes[index]
         return self._replace(
@@ -80,7 +89,10 @@ class Task(NamedTuple):
         return self.part(2)
 
     def has_labels_of_mu(self) -> bool:
-        """Whether every label is 1 exactly where μᵀ(posterior) ≥ 0. Theorems say nothing about other labels."""
+        """Tell whether every label is 1 exactly where μᵀ(posterior) ≥ 0.
+
+        A task that you make yourself may have other labels. The theorems say nothing about those.
+        """
         if self.mu.shape != self.posteriors.shape[1:]:
             return False
         labels_of_mu = self.posteriors.to(self.mu) @ self.mu >= 0
@@ -91,20 +103,22 @@ class Task(NamedTuple):
 def draw_mu(n: int, generator: torch.Generator | int, places: str = "distinct") -> Tensor:
     """Draw the task weights μ of appendix E.
 
-    The paper draws a 2 × n matrix with six standard normal entries and labels by the larger of two scores. That is the
-    sign of their difference, so μ is the difference of the two rows.
+    The paper draws a 2 × n matrix, in which six entries are standard normal and the others are zero. Each row gives a
+    text a score, and the larger score decides the label. Only the sign of the difference of the scores matters, so μ is
+    the difference of the two rows.
 
     Args:
         n: the number of weights.
         generator: a generator or a seed.
-        places: "distinct" draws the places of the six entries without replacement among all 2n. With fewer than six
-            places it takes all. "repeated" draws with replacement, so fewer than six entries may differ from zero.
+        places: "distinct" draws the places of the six entries without replacement among all 2n. If there are fewer
+            than six places, it takes all of them. "repeated" draws with replacement, so that fewer than six entries may
+            differ from zero.
 
     Returns:
         μ, (n,).
 
     Raises:
-        ValueError: n is below 1, or places is another word.
+        ValueError: n is below 1, or places is neither of these words.
 
     Example:
         >>> draw_mu(4, 0).shape
@@ -123,19 +137,21 @@ def draw_mu(n: int, generator: torch.Generator | int, places: str = "distinct") 
 
 @dataclass(frozen=True)
 class LabelRule:
-    """How texts are drawn, which posterior their labels weigh, and what the theory gives for a vanilla HMM then."""
+    """How texts are drawn and labelled, and what the theory says about such labels of a vanilla HMM."""
 
     hides_first_token: bool
     """Whether the mask hides the first token of a sampled text. Otherwise the mask stands before the text."""
     posterior: Callable[[HMM, Tensor], Tensor]
-    """From the model and the observed texts, (n, T), the distribution of the state that labels weigh, (n, S).
-    The labels of a memory model weigh P[M | text] by every rule."""
+    """Called with a model and its observed texts, (n, T). It returns the posterior that the labels weigh, (n, S). It is
+    not called for a memory model, whose labels weigh P[M | text] by every rule."""
     head: Callable[[HMM, Tensor], LinearHead]
-    """The head that the theory constructs for μ. It raises AssumptionError where there is none."""
+    """Called with a model and μ. It returns the head that the theory constructs, or raises AssumptionError."""
     origin: Callable[[HMM], HMM]
-    """The chain whose H_0 is the state that labels weigh. A prompt is read off this chain as in (3.3)."""
+    """Called with a model. It returns the chain whose H_0 is the state that labels weigh. With this chain, (3.3) gives
+    the predictions behind a prompt."""
     diagonal: Callable[[HMM], Tensor] | None = None
-    """The d, (S,), with which G at the mask is W (d ⊙ p) / dᵀp, where p is that posterior. None if there is none."""
+    """Called with a model. It returns the d, (S,), for which G at the mask is W (d ⊙ p) / dᵀp, where W is the emission
+    matrix and p the posterior that the labels weigh. It is None for a rule that has no such d."""
 
 
 def posterior_at_mask(model: HMM, observed: Tensor) -> Tensor:
@@ -154,29 +170,35 @@ def posterior_of_scripts(model: HMM, observed: Tensor) -> Tensor:
 
 
 def head_at_mask(model: HMM, mu: Tensor) -> LinearHead:
-    """Return (W†)ᵀμ for labels that weigh the state at the mask itself, because there is no step from H_0 to undo."""
+    """Return the head with weights (W†)ᵀμ, for labels that weigh the state at the mask itself.
+
+    The head of Theorem 3.3 also undoes the step from H_0 to H_1. Here there is no such step.
+
+    Raises:
+        AssumptionError: the columns of the emission matrix W are linearly dependent, against Assumption 3.1.
+    """
     columns = assumption_3_1(model)
     columns.require()
     return LinearHead.by_left_inverse(model.emission, mu, columns.condition)
 
 
 def chain_from_mask(model: HMM) -> HMM:
-    """Return the chain whose H_0 has the law of H_1."""
+    """Return the chain begun one step later, so that its H_0 has the law of H_1."""
     return HMM(model.transition, model.emission, model.marginal(1), columns=True)
 
 
 def chain_itself(model: HMM) -> HMM:
-    """Return the chain."""
+    """Return the model's own chain."""
     return model
 
 
 def no_reweighting(model: HMM) -> Tensor:
-    """Return ones, because G at the mask is W p."""
+    """Return ones, (S,), because G at the mask is W p if p is the posterior of the state at the mask."""
     return torch.ones_like(model.initial)
 
 
 def reweighting_of_one_step(model: HMM) -> Tensor:
-    """Return the diagonal of D of Claim B.1 for one step."""
+    """Return the diagonal of the matrix D of Claim B.1, (S,), for the one step from H_0 to H_1."""
     return claim_b_1(model, 1)
 
 
@@ -202,7 +224,7 @@ LABEL_RULES = {
         origin=chain_itself,
     ),
 }
-"""The label rules by the word of `draw_task` and of a spec's field `labels`."""
+"""The label rules by name. `draw_task` and a spec's field `labels` take such a name."""
 
 
 @own_settings()
@@ -216,20 +238,24 @@ def draw_task(
 ) -> Task:
     """Draw texts that begin with MASK, and label them by μᵀ(posterior) ≥ 0, as in Section 5.
 
-    While all training labels agree, μ is drawn again, at most REDRAWS times. After that the task has one class.
+    If all training labels agree, μ is drawn again, at most REDRAWS times. If they still agree after that, the task
+    keeps a single class.
 
     Args:
-        model: the model that writes the text. For a memory model the posterior is that of the memory.
+        model: the model that writes the text. For a memory model the posterior is that of the memory in its first cell.
         length: the number of tokens, the mask included.
-        sizes: how many training, validation and test texts.
+        sizes: how many training, validation and test texts there are.
         seed: the seed of the texts and of μ.
         rule: a name in LABEL_RULES. "masked" hides the first token of a sampled text and weighs P[H_1 | X_{-1}], as
             Section 5 does. "before" puts the mask before the text and weighs P[H_0 | X_{1:T} = x], as (3.1) does.
-            "stepped" does the same with Aᵀ P[H_1 | X_{1:T} = x], as the released scripts do.
-        places: how μ is drawn, see `draw_mu`.
+            "stepped" also puts it before the text, but weighs Aᵀ P[H_1 | X_{1:T} = x], as the released scripts do.
+        places: how the places of the entries of μ are drawn. `draw_mu` explains the two ways.
+
+    Returns:
+        The texts with their labels, the μ and the posteriors that gave the labels.
 
     Raises:
-        ValueError: length is below 2, there is no training text, or rule or places is another word.
+        ValueError: length is below 2, there is no training text, or rule or places is a word that is not known.
 
     Example:
         >>> from hmmlib import random_hmm
@@ -242,7 +268,7 @@ def draw_task(
     length = integer("length", length, 2)
     sizes = tuple(integer("each of sizes", size, 0) for size in of_type("sizes", sizes, tuple, list))
     if len(sizes) != 3 or not sizes[0]:
-        raise ValueError(f"sizes must be three, for training, validation and test, the first 1 or more, not {sizes}")
+        raise ValueError(f"sizes must be three numbers of texts, of which the first is at least 1, not {sizes}")
     generator = as_generator(seed)
 
     if label_rule.hides_first_token:

@@ -1,12 +1,12 @@
-"""`Measurement` registers a function that measures something of a trial.
+"""Register functions that measure something of a trial.
 
-A new measurement is one more function. Its parameters name what it needs of a trial, as the parameters of a pytest
-function name its fixtures, and a trial makes only what some measurement needs. The measurements of Section 5 are in
-`section_5` and `exact_ladder`. Those of our own studies are in `hmmbook.studies`.
+A new measurement is one more function with the decorator `Measurement`. Its parameters name what it needs of a trial,
+as the parameters of a pytest function name its fixtures. A trial makes only what some measurement needs. The
+measurements of Section 5 are in `section_5` and `exact_ladder`. Those of our own studies are in `hmmbook.studies`.
 
-Two words recur. The *original* numbers are fields of `TrialResult`, so every result has them. All others are *further*
-ones, which a trial makes unless they are on request; those it makes only where `also` names them.
-`TrialResult.added` holds the further numbers.
+Numbers are of two kinds. The *original* numbers are fields of `TrialResult`, so every result has them. All others are
+*further* numbers, which are in `TrialResult.added`. Every trial measures the further numbers too, except those on
+request. It measures a number on request only if the argument `also` names it.
 """
 
 from __future__ import annotations
@@ -44,17 +44,20 @@ RESERVED_NAMES = {
     "excess_loss",
     "learned",
 }
-"""Names that every result's file or the table of results has already."""
+"""Names that have a meaning already, in every result's file or in the table of results."""
 MEASUREMENTS: list[Measurement] = []
 """All measurements, in the order in which a trial makes them."""
 
 
 def check_name(name: str) -> None:
-    """Raise ValueError if a measurement cannot have a name, which is an attribute of results and a column of tables."""
+    """Raise ValueError if a measurement cannot have this name.
+
+    The name becomes an attribute of results and a column of tables.
+    """
     if name in RESERVED_NAMES:
-        raise ValueError(f"{name} is a name that every result has: take another name")
+        raise ValueError(f"{name} is a name that every result has already. Choose another name.")
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-        raise ValueError(f"the name of a measurement must be one of Python's, without _ before it, not {name!r}")
+        raise ValueError(f"the name of a measurement must be a Python identifier without _ at its start, not {name!r}")
 
 
 class Measurement:
@@ -64,29 +67,33 @@ class Measurement:
     change what it is given, because the measurements after it are given the same. Each of its parameters names
     something that a trial has:
 
-    - `spec`, `seeds`, `model`, `task`;
-    - `exact`, the exact G on the task's texts, (n, T, X);
-    - `beliefs`, the exact P[H_1 | X_{-1}] of a vanilla model, (n, S), split;
-    - `network`, the pretrained network, and `outputs`, its predictions, (n, T, X and special ids);
-    - `tuned`, what is tuned on it, and `tuned_head`, the head tuned with it, in float64;
-    - `untuned` and `prompted`, the predictions at the mask without and with what is tuned, (n, X), split;
-    - `before_step`, a function to call now and then in long work, which ends the trial when its time is over.
+    - `spec`, `seeds`, `model` and `task` are what the trial has drawn or was given.
+    - `exact` is the exact G on the task's texts, (n, T, X).
+    - `beliefs` is the exact P[H_1 | X_{-1}] of a vanilla model. It has three parts, of the training, the validation and
+      the test texts, each of shape (n, S).
+    - `network` is the pretrained network.
+    - `outputs` is what the network predicts on the task's texts, (n, T, X and special ids).
+    - `tuned` is what the spec's tuner tunes on the network. `tuned_head` is the head tuned with it, in float64.
+    - `untuned` is what the network predicts at the mask without what is tuned, and `prompted` is what it predicts with
+      it. Both have three parts like `beliefs`, each of shape (n, X).
+    - `before_step` is a function to call now and then in long work. It ends the trial when its time is over.
 
-    A parameter with a default keeps it. A function of the same module and name replaces the earlier one, so that a
-    notebook's cell can be run again.
+    A parameter with a default value keeps this value. A function replaces an earlier one of the same module and name,
+    so that a notebook's cell can be run again.
 
     Args:
         names: the names of the numbers. Each becomes an attribute of `TrialResult` and a column of `results()`.
-        phase: what its seconds are counted to. The function's own name if left out.
-        vanilla: whether only trials of vanilla models have it. In the others its numbers are None.
-        prompts: whether only trials that tune a prompt have it.
-        on_request: whether a trial makes it only where `also` asks for one of its names.
-        kinds: more names, each with the type of its value. A dictionary of types is a table with just these names.
+        phase: the name under which a result's `seconds` count its time. If you leave it out, it is the function's name.
+        vanilla: whether only trials of vanilla models have this measurement. In other trials its numbers are None.
+        prompts: whether only trials that tune a prompt have it. In other trials its numbers are None.
+        on_request: whether a trial makes it only if `also` asks for one of its names.
+        kinds: more names, each with the type of its value. A dictionary of types stands for a table with exactly these
+            names.
 
     Raises:
-        TypeError: it is used without names, a kind is no type, or what it decorates is no function with a name.
-        ValueError: another measurement has one of the names, or every result has it, or it is no name of Python's. Or
-            the phase is no text of printed characters.
+        TypeError: no names are given, a kind is no type, or the decorated object is no function with a name.
+        ValueError: a name belongs to another measurement or to every result, or is no Python identifier. Or the phase
+            has characters that cannot be printed.
 
     Example:
         >>> from hmmbook import Measurement
@@ -108,13 +115,13 @@ class Measurement:
     ):
         for name in names:
             if not isinstance(name, str):
-                raise TypeError('Measurement takes the names of what is measured: @Measurement("my_share")')
+                raise TypeError('Measurement takes the names of what is measured, for example @Measurement("my_share")')
         self.kinds = dict.fromkeys(names, Anything)
         for name, kind in kinds.items():
             self.kinds[name] = kind_of(name, kind)
         self.names = tuple(self.kinds)
         if not self.names:
-            raise TypeError('Measurement takes the names of what is measured: @Measurement("my_share")')
+            raise TypeError('Measurement takes the names of what is measured, for example @Measurement("my_share")')
         for name in self.names:
             check_name(name)
         self.phase = phase if phase == "" else checked("phase", Text, phase)
@@ -125,7 +132,7 @@ class Measurement:
     def __call__(self, function: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         if not hasattr(function, "__qualname__"):
             kind = type(function).__name__
-            raise TypeError(f"a measurement must be a function with a name, not {kind}: write a def that calls it")
+            raise TypeError(f"a measurement must be a function with a name, not {kind}. Write a def that calls it.")
         self.function = function
         self.needs = []
         for name, parameter in inspect.signature(function).parameters.items():
@@ -136,12 +143,15 @@ class Measurement:
         for measurement in remaining:
             for name in measurement.names:
                 if name in self.names:
-                    raise ValueError(f"another measurement gives {name} already: take another name")
+                    raise ValueError(f"another measurement gives {name} already. Choose another name.")
         MEASUREMENTS[:] = [*remaining, self]
         return function
 
     def is_earlier_version_of(self, other: Measurement) -> bool:
-        """Whether the other measurement is the same function, defined again."""
+        """Tell whether the other measurement is the same function, defined again.
+
+        All lambdas have the same name, so a lambda is the same only if it is the same object.
+        """
         if self.function is other.function:
             return True
         if self.function.__name__ == "<lambda>":
@@ -150,7 +160,7 @@ class Measurement:
         return same_module and self.function.__qualname__ == other.function.__qualname__
 
     def exists_for(self, spec: TrialSpec) -> bool:
-        """Whether trials of such a spec have it."""
+        """Tell whether trials of such a spec have this measurement."""
         if self.vanilla and spec.n_memory > 1:
             return False
         return spec.tuner == "prompt" or not self.prompts
@@ -158,8 +168,14 @@ class Measurement:
     def values(self, trial: object) -> dict[str, Any]:
         """Measure a trial.
 
+        Args:
+            trial: the trial, whose attributes the function is given.
+
+        Returns:
+            Each name with its value, in the form in which it is stored.
+
         Raises:
-            ValueError: the function returned something else than its names, or a value that cannot be stored, or it
+            ValueError: the function did not return exactly its names, returned a value that cannot be stored, or
                 changed what it was given.
             Exception: the function raised it. A note on it names the measurement.
         """
@@ -172,25 +188,29 @@ class Measurement:
                 error.add_note(f"raised in {called}")
                 raise
         if not isinstance(values, dict) or set(values) != set(self.names):
-            raise ValueError(f"{called} must give a dict with {', '.join(self.names)}, not {reprlib.repr(values)}")
+            raise ValueError(f"{called} must return a dict with {', '.join(self.names)}, not {reprlib.repr(values)}")
         stored = {}
         for name, value in values.items():
             try:
                 stored[name] = storable(name, self.kinds[name], value)
             except ValueError as error:
-                raise ValueError(f"{called} gives what cannot be stored: {error}") from None
+                raise ValueError(f"{called} returned what cannot be stored: {error}") from None
         return stored
 
 
 def kind_of(name: str, kind: Any) -> Any:
-    """Return the type of a number that a measurement declares.
+    """Return the type that a measurement declares for one of its numbers.
+
+    Args:
+        name: the name of the number.
+        kind: a type, or a dictionary of types.
 
     Raises:
-        TypeError: it is no type, so no value could be checked.
+        TypeError: it is no type, so that no value could be checked.
     """
     try:
         field_type = as_type(kind)
-        make_adapter(field_type).rebuild()  # A text is read as the name of a type, which need not exist.
+        make_adapter(field_type).rebuild()  # Finds out whether a type exists whose name is given as a text.
     except Exception as error:  # Pydantic raises errors of many classes, for example where a name is not defined.
         short = reprlib.repr(kind)
         raise TypeError(f"the kind of {name} must be a type, or a dictionary of types, not {short}") from error
@@ -223,10 +243,15 @@ def measurements_of(names: Iterable[str]) -> list[Measurement]:
 def over_tokens(task: Task, probs: Tensor, n_tokens: int) -> Split:
     """Return a network's distributions over the model's tokens alone, in float64.
 
+    The probabilities of special ids are left out, and those that remain are divided by their sum.
+
     Args:
-        task: the task whose texts they belong to.
+        task: the task whose texts the distributions belong to.
         probs: the network's distributions, (n, X and special ids).
         n_tokens: the number of tokens of the model.
+
+    Returns:
+        The distributions of the training, the validation and the test texts, each of shape (n, X).
     """
     probs = probs[:, :n_tokens].cpu().double()
     return task.split(probs / probs.sum(1, keepdim=True))

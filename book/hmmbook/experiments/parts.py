@@ -1,4 +1,4 @@
-"""The parts of a trial: the model, the task, the network, and what is tuned on it."""
+"""Make the parts of a trial: the model, the task, the network, and what is tuned on it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from hmmlib.validation import of_type
 
 
 def trial_seeds(seed: int) -> dict[str, int]:
-    """Return independent seeds for the random draws of a trial, all made from one seed."""
+    """Return a seed for each random draw of a trial. They are independent, and one seed determines them all."""
     names = ("model", "network", "pretraining", "task", "tuning", "evaluation")
     state = np.random.SeedSequence(seed).generate_state(len(names))
     return dict(zip(names, state.tolist(), strict=True))
 
 
 def draw_model(spec: TrialSpec) -> HMM | MemoryHMM:
-    """Draw the model of appendix E that a trial is about.
+    """Draw the model of a trial, as appendix E does.
 
     Example:
         >>> draw_model(TrialSpec("smoke", n_states=4)).n_states
@@ -74,16 +74,21 @@ def draw_trial_task(spec: TrialSpec, model: HMM | MemoryHMM) -> labels.Task:
 
 
 def build_network(spec: TrialSpec) -> torch.nn.Module:
-    """Build the network before training. Its weights are the same in every trial if the spec's `weights` are shared."""
+    """Build the network as it is before pretraining.
+
+    If the spec's `weights` are "shared", all trials begin with the same weights. If they are "own", the trial's seed
+    determines them.
+    """
     seed = 0 if spec.weights == "shared" else spec.seed
     return bert.build(spec.shape(), spec.n_tokens, trial_seeds(seed)["network"])
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Functions of your own that make parts of a trial. A part that you leave out is the library's.
+    """Functions of your own that make parts of a trial. For a part that you leave out, the library's function is used.
 
-    Such a trial is stored under a name of yours, the spec's field `own`. A part must not change what it is given.
+    You give such trials a name in the spec's field `own`, so that their results are stored apart. A function must not
+    change what it is given.
 
     Raises:
         TypeError: a part is no function.
@@ -95,13 +100,14 @@ class Parts:
     """
 
     model: Callable[[TrialSpec], HMM | MemoryHMM] | None = None
-    """From the spec, the model that writes the text."""
+    """Called with the spec. It returns the model that writes the text."""
     network: Callable[[TrialSpec, HMM | MemoryHMM], torch.nn.Module | readers.Reader] | None = None
-    """From spec and model, a network that has learned from the model's text."""
+    """Called with the spec and the model. It returns a network that has learned from the model's text."""
     task: Callable[[TrialSpec, HMM | MemoryHMM], labels.Task] | None = None
-    """From spec and model, the texts, labels and posteriors."""
+    """Called with the spec and the model. It returns the task, with its texts, labels and posteriors."""
     tuner: Callable[[readers.Reader, Tensor, Tensor, tuning.Tuning, int, Callable[[], None]], Tuned] | None = None
-    """From network, tokens, labels, plan, seed and before_step, what is tuned, as `hmmlib.tune` gives it."""
+    """Called with the network, tokens, labels, plan, seed and before_step. It returns what it has tuned, as
+    `hmmlib.tune` does."""
 
     def __post_init__(self) -> None:
         for name, part in vars(self).items():
@@ -110,20 +116,20 @@ class Parts:
 
 
 class Trial:
-    """One trial as it runs. Each thing that it has is made when it is first asked for, and then kept.
+    """One trial while it runs. Each of its parts is made when it is first asked for, and then kept.
 
-    Measurements ask for parts by name, see `Measurement`.
+    A measurement asks for a part by the name of a parameter, as `Measurement` explains.
 
     Args:
         spec: what fixes the trial.
-        on_progress: called as on_progress(phase, share done). What it raises ends the trial.
-        device: where the network is: auto, cpu, cuda, cuda:N or mps.
-        checkpoint: the file where pretraining keeps a checkpoint.
-        networks: a folder where pretrained networks are kept for other trials.
+        on_progress: called as on_progress(phase, share done). An exception that it raises ends the trial.
+        device: where the network is, which is auto, cpu, cuda, cuda:N or mps.
+        checkpoint: the file in which pretraining keeps a checkpoint.
+        networks: a folder in which pretrained networks are kept for other trials.
         parts: functions that make parts in the place of the library's own.
 
     Raises:
-        ValueError: there is no such device, or there are parts without a name for them in the spec's `own`.
+        ValueError: there is no such device, or there are parts without a name in the spec's `own`, or the reverse.
     """
 
     def __init__(
@@ -149,14 +155,22 @@ class Trial:
 
     def _check_name_of_parts(self) -> None:
         has_parts = self.parts != Parts()
-        advice = "pass parts=Parts(…) and a spec with own='a-name', or neither"
+        advice = "Pass parts=Parts(…) and a spec with own='a-name', or neither."
         if self.spec.own and not has_parts:
-            raise ValueError(f"the spec's own is {self.spec.own!r}, but there are no parts: {advice}")
+            raise ValueError(f"the spec's own is {self.spec.own!r}, but there are no parts. {advice}")
         if has_parts and not self.spec.own:
-            raise ValueError(f"there are parts, but the spec's own is '' and names none: {advice}")
+            raise ValueError(f"there are parts, but the spec's own is '' and gives them no name. {advice}")
 
     def report(self, phase: str, share: float) -> None:
-        """Report how far the trial is. It raises KeyboardInterrupt if the trial was interrupted."""
+        """Report how far the trial is.
+
+        Args:
+            phase: the name of the phase.
+            share: the share of the phase that is done.
+
+        Raises:
+            KeyboardInterrupt: the trial was interrupted.
+        """
         stop_if_interrupted()
         if self.on_progress:
             self.on_progress(phase, share)
@@ -166,7 +180,7 @@ class Trial:
         self.report(self.phase, 1.0)
 
     def end_phase(self, phase: str) -> None:
-        """End a phase. The seconds since the last phase ended are counted to it."""
+        """End a phase, and add the seconds since the last phase ended to its time."""
         now = time.perf_counter()
         seconds = self.seconds.get(phase, 0.0) + now - self._phase_began
         self.seconds[phase] = round(seconds, 2)
@@ -179,12 +193,14 @@ class Trial:
         model = (self.parts.model or draw_model)(self.spec)
         of_type("what Parts.model gives", model, HMM, MemoryHMM)
         if model.n_tokens != self.spec.n_tokens:
-            raise ValueError(f"what Parts.model gives has {model.n_tokens} tokens, n_tokens is {self.spec.n_tokens}")
+            raise ValueError(
+                f"what Parts.model gives has {model.n_tokens} tokens, but the spec's n_tokens is {self.spec.n_tokens}"
+            )
         n_memory = model.n_memory if isinstance(model, MemoryHMM) else 1
         if n_memory != self.spec.n_memory:
             raise ValueError(
-                f"what Parts.model gives has {n_memory} memory values, counting 1 for a model without memory, "
-                f"n_memory is {self.spec.n_memory}"
+                f"what Parts.model gives has {n_memory} memory values, but the spec's n_memory is "
+                f"{self.spec.n_memory}. A model without memory counts as 1."
             )
         return model.to("cpu", torch.float64)
 
@@ -202,7 +218,7 @@ class Trial:
 
     @cached_property
     def beliefs(self) -> Split:
-        """The exact P[H_1 | X_{-1}] of a vanilla model, (n, S)."""
+        """The exact P[H_1 | X_{-1}] of a vanilla model on the training, validation and test texts, each (n, S)."""
         return self.task.split(posterior(self.model, self.task.tokens, at=1))
 
     @cached_property
@@ -223,7 +239,11 @@ class Trial:
         return network
 
     def _pretrain(self, network: torch.nn.Module, stored: Path | None) -> None:
-        """Pretrain a network. A disk that is full once this is done costs the checkpoint, but not the trial."""
+        """Pretrain a network.
+
+        If a checkpoint or the network cannot be written after the last step, for example because the disk is full, the
+        trial goes on.
+        """
         plan = self.spec.pretraining()
         share_done = 0.0
 
@@ -240,10 +260,13 @@ class Trial:
         except checkpoints.CheckpointError as error:
             if share_done < 1:
                 raise
-            warnings.warn(f"{error}; the network is pretrained, so the trial goes on", stacklevel=2)
+            warnings.warn(f"{error}. The network is pretrained, so the trial goes on.", stacklevel=2)
 
     def stored_network(self) -> Path | None:
-        """Return the path of the stored network, named by spec, code, and what of the machine changes numbers."""
+        """Return the path of the stored network, or None if networks are not kept.
+
+        Its name is a hash of the spec, the code's version, and everything about the machine that can change numbers.
+        """
         if not self.networks:
             return None
         facts = [self.spec.network_hash]
@@ -276,7 +299,7 @@ class Trial:
 
     @cached_property
     def tuned_head(self) -> LinearHead:
-        """The head that was tuned together with a prompt, in float64 over the model's tokens alone."""
+        """The head that was tuned together with a prompt, in float64, over the model's tokens alone."""
         weights = self.tuned.head.weights[: self.model.n_tokens]
         return LinearHead(weights.cpu().double())
 
@@ -287,17 +310,20 @@ class Trial:
 
     @cached_property
     def untuned(self) -> Split:
-        """The network's distributions at the mask, without what is tuned, (n, X), in float64."""
+        """The network's distributions at the mask without what is tuned, in float64.
+
+        They are split into those of the training, the validation and the test texts, each (n, X).
+        """
         probs = self._by_batches(lambda texts: tuning.all_probs_at_mask(self.network, texts))
         return over_tokens(self.task, probs, self.model.n_tokens)
 
     @cached_property
     def prompted(self) -> Split:
-        """The network's distributions at the mask with what the spec's tuner has tuned, (n, X), in float64."""
+        """The network's distributions at the mask with what the spec's tuner has tuned, in float64, split alike."""
         return over_tokens(self.task, self._by_batches(self.tuned.probs), self.model.n_tokens)
 
     def _by_batches(self, probs: Callable[[Tensor], Tensor]) -> Tensor:
-        """What a network predicts on the task's texts, where the trial may end before each batch."""
+        """Return what a network predicts on the task's texts. The trial can end before each batch."""
         batches = []
         for texts in self.task.tokens.split(tuning.TEXTS_AT_ONCE):
             self.before_step()

@@ -1,4 +1,7 @@
-"""The presets: at what size a trial runs. A `TrialSpec` can override any of their values."""
+"""Define the presets, each of which says at what size a trial runs.
+
+A `TrialSpec` can override any of their values.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ QUICK = PAPER | dict(
     head_rate=0.1,
     prompt_rate=0.1,
 )
-"""For two CPU cores, half a minute a trial."""
+"""For two CPU cores. A trial takes half a minute."""
 
 SMOKE = QUICK | dict(
     layers=1,
@@ -88,7 +91,7 @@ SMOKE = QUICK | dict(
     prompt_length=8,
     evaluation=100,
 )
-"""For tests, a second a trial."""
+"""For tests. A trial takes a second, and its network learns next to nothing."""
 
 LAPTOP = QUICK | dict(
     layers=4,
@@ -104,6 +107,7 @@ LAPTOP = QUICK | dict(
     head_rate=0.01,
     prompt_rate=0.01,
 )
+"""For a laptop. The network is smaller than the paper's, but the task has texts as long and as many."""
 
 GPU = QUICK | dict(
     layers=4,
@@ -119,6 +123,7 @@ GPU = QUICK | dict(
     train=5000,
     validation=500,
 )
+"""For one GPU. The network is wider than that of `LAPTOP` and pretrained in five times as many steps."""
 
 RELEASED_CODE = PAPER | dict(
     specials=5,
@@ -146,12 +151,13 @@ PRESETS: dict[str, dict] = {
     "paper": PAPER,
     "released-code": RELEASED_CODE,
 }
-"""Each preset's values by name."""
+"""The values of each preset, by its name."""
 FOR_GPUS = {"gpu", "paper", "released-code"}
 """Presets whose trials take hours or days on a CPU."""
 
 PANELS: dict[str, list[dict[str, int]]] = {"left": [], "right": []}
-"""The points of Figure 3. A vanilla model of the right panel is of the left panel's kind, and shares its results."""
+"""The points of each panel of Figure 3. A vanilla model of the right panel is drawn like one of the left panel, so the
+two panels share the stored results of such models."""
 for _states in (4, 8, 10, 15, 25, 30):
     PANELS["left"].append(dict(n_states=_states, n_memory=1))
 for _values in (2, 3, 5, 7):
@@ -159,10 +165,14 @@ for _values in (2, 3, 5, 7):
     PANELS["right"].append(dict(n_states=4 * _values, n_memory=1))
 
 TRIALS = {"left": 20, "right": 5}
-"""Trials of each point in the paper."""
+"""How many trials of each point the paper runs."""
 
 LADDER_NUMBERS: dict[str, dict] = {}
-"""Numbers of the exact ladder: tokens (the mask included), examples, passes, batch size, AdamW's rates."""
+"""The numbers of the exact ladder for each preset.
+
+`length` counts the tokens of a text, the mask included, and `epochs` the passes over the training texts. The rates are
+those of AdamW.
+"""
 for _preset in PRESETS:
     LADDER_NUMBERS[_preset] = dict(
         length=33, train=4000, test=1000, epochs=20, batch=128, head_rate=0.3, prompt_rate=0.1

@@ -1,7 +1,7 @@
-"""Trials on the nodes of a Ray cluster, or on all cores and GPUs of this machine with a Ray of its own.
+"""Run trials on the nodes of a Ray cluster, or on all cores and GPUs of this machine.
 
-Ray hands the trials to free nodes, and runs a trial again whose worker or node has died. This process stores the
-results, so the nodes need not see the store. Ray is an extra, so it is imported where it is used.
+Ray hands each trial to a free node. If the worker or the node dies, it runs the trial again. This process stores the
+results, so the nodes need not see the store. Ray is an optional dependency, so it is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class RayCluster:
 
     Raises:
         OSError: nothing answers at the address.
-        ValueError: the address is none, cpus is not above 0, or gpus is negative.
+        ValueError: the address is neither HOST:PORT nor auto, cpus is not above 0, or gpus is negative.
     """
 
     address: str | None = None
     """The address of an existing cluster, HOST:PORT or auto. None starts Ray on this machine."""
     cpus: float = 1.0
-    """The cores of a trial."""
+    """How many cores a trial gets."""
     gpus: float | None = None
-    """The GPUs of a trial. A fraction lets several trials share one. None takes a whole one where there are any."""
+    """How many GPUs a trial gets. A fraction lets several trials share one. None stands for one, if there is any."""
 
     def __post_init__(self) -> None:
         if number("cpus", self.cpus, 0) == 0:
-            raise ValueError("cpus must be more than 0")
+            raise ValueError("cpus must be more than 0, not 0")
         if self.gpus is not None:
             number("gpus", self.gpus, 0)
         if self.address is not None and of_type("address", self.address, str) != "auto":
@@ -59,11 +59,14 @@ class RayCluster:
     def connect(self, device: str) -> ModuleType:
         """Join the cluster, or start Ray on this machine, and return the module ray.
 
-        A Ray of our own listens on 127.0.0.1 alone, because whoever reaches its ports can run programs.
+        A Ray that is started here listens on 127.0.0.1 alone, because whoever reaches its ports can run programs.
+
+        Args:
+            device: where networks are to be. On a CPU a trial gets no GPU unless `gpus` says so.
 
         Raises:
             OSError: Ray was imported before and would listen beyond this machine.
-            ValueError: a trial fits on no node.
+            ValueError: no node is large enough for a trial.
         """
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         if self.address is None:
@@ -81,7 +84,7 @@ class RayCluster:
             host = ray.util.get_node_ip_address()
             if host not in ("127.0.0.1", "::1"):
                 raise OSError(
-                    f"Ray was imported before and would listen beyond this machine, as {host}: use a new process"
+                    f"Ray was imported before and would listen beyond this machine, as {host}. Start a new process."
                 )
             if usable_cores() < os.cpu_count():
                 options["num_cpus"] = usable_cores()  # Ray would count those of the machine.
@@ -93,7 +96,7 @@ class RayCluster:
             self.gpus = 1.0 if has_gpus else 0.0
         if not any(self._fits(node["Resources"]) for node in ray.nodes() if node["Alive"]):
             ray.shutdown()
-            raise ValueError(f"no trial fits: no node has the {self.cpus:g} cores and {self.gpus:g} GPUs that it needs")
+            raise ValueError(f"no node has the {self.cpus:g} cores and {self.gpus:g} GPUs that a trial is to get")
         return ray
 
     def _fits(self, resources: dict[str, float]) -> bool:
@@ -101,7 +104,12 @@ class RayCluster:
 
 
 def check_that_something_answers(address: str) -> None:
-    """Raise OSError if nothing answers at HOST:PORT, and ValueError if that is no address."""
+    """Check that something answers at an address.
+
+    Raises:
+        OSError: nothing answers there.
+        ValueError: it is not of the form HOST:PORT.
+    """
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
@@ -112,15 +120,21 @@ def check_that_something_answers(address: str) -> None:
 
 
 def run_in_worker(sweep: Sweep, spec: TrialSpec, threads: int, modules: Sequence[str]) -> TrialResult:
-    """Run a trial in a process of Ray's.
+    """Run a trial in a worker process of Ray.
 
-    Ray interrupts a task that it cancels, as Ctrl-C does. The trial then ends after a step, with a checkpoint.
+    When Ray cancels a task, it interrupts it as Ctrl-C would. The trial then ends after a step, with a checkpoint.
 
     Args:
         sweep: how a trial is run.
         spec: what fixes the trial.
-        threads: how many threads it takes.
-        modules: the modules whose measurements are to be known.
+        threads: how many threads the trial uses.
+        modules: the modules to import, because they register measurements.
+
+    Returns:
+        The result, which the process that began the sweep stores.
+
+    Raises:
+        TimeUp: the trial was cancelled.
     """
     torch.set_num_threads(threads)
     for module in modules:
@@ -144,12 +158,15 @@ def run_with_ray(
     Args:
         sweep: the specs, the store, and how a trial is run.
         cluster: where to run.
-        until: when to stop, as time.monotonic() counts. Trials that run then keep checkpoints for the next call.
-        on_status: called about once a second with the state of the sweep.
+        until: when to stop, as time.monotonic() counts. Trials that still run then keep checkpoints for the next call.
+        on_status: called about once a second with a line on the state of the sweep.
+
+    Returns:
+        What became of each spec.
 
     Raises:
         OSError: a result cannot be written, or no cluster answers.
-        ValueError: a trial fits on no node, `until` is no time, or a file in the store is no result.
+        ValueError: no node is large enough for a trial, `until` is no time, or a file in the store is no result.
         KeyboardInterrupt: it was interrupted. Notes on it say what is kept of the trials that were running.
     """
     until = as_time("until", until)
@@ -171,9 +188,9 @@ def run_with_ray(
             settle(ray, sweep, pending, done)
             stop_if_interrupted()
             if on_status:
-                on_status(f"{len(pending)} waiting or running {sweep.pace()}")
+                on_status(f"{len(pending)} trials wait or run {sweep.pace()}")
         stop(ray, sweep, pending)
-    except OSError:  # A result could not be written. Those of the others that run are kept, too.
+    except OSError:  # A result could not be written. What other trials have done is kept nevertheless.
         stop(ray, sweep, pending)
         raise
     except KeyboardInterrupt as interrupt:
@@ -188,16 +205,25 @@ def run_with_ray(
 
 
 def modules_of_measurements() -> list[str]:
-    """Return the modules whose measurements are known here. A worker cannot import a notebook or script."""
+    """Return the modules that have registered measurements here, so that a worker can import them.
+
+    A notebook or a script is left out, because a worker cannot import it.
+    """
     modules = {measurement.function.__module__ for measurement in MEASUREMENTS}
     return sorted(modules - {"__main__"})
 
 
 def settle(ray: ModuleType, sweep: Sweep, pending: dict[object, TrialSpec], done: list) -> None:
-    """Store what finished tasks brought, or note why they brought nothing.
+    """Store the results of finished tasks, or note why there are none.
+
+    Args:
+        ray: the module ray.
+        sweep: the sweep, whose outcome and store are changed.
+        pending: the tasks that are not settled yet. The finished ones are taken out.
+        done: the finished tasks.
 
     Raises:
-        OSError: a result cannot be written. All other tasks are settled before.
+        OSError: a result cannot be written. It is raised once all finished tasks are settled.
     """
     unwritten = None
     for task in done:
@@ -220,7 +246,7 @@ def settle(ray: ModuleType, sweep: Sweep, pending: dict[object, TrialSpec], done
 
 
 def stop(ray: ModuleType, sweep: Sweep, pending: dict[object, TrialSpec]) -> None:
-    """Ask all tasks to end, and give those that run the time to write their checkpoints."""
+    """Ask all tasks to end, and give those that are running time to write their checkpoints."""
     if not pending:
         return
     for task in pending:

@@ -1,4 +1,4 @@
-"""Stored results as a table, with a row for each trial."""
+"""Make a table of stored results, with a row for each trial."""
 
 from __future__ import annotations
 
@@ -20,32 +20,40 @@ from hmmlib.validation import one_of
 STORES = {"main": PROJECT, "beyond": BEYOND, "choices": CHOICES, "refits": REFITS}
 """The project's stores, as the column `store` names them."""
 CLEAR = 5
-"""Standard errors of a mean loss, at a deviation of one nat for each masked token."""
+"""How many standard errors two mean losses must differ by, so that their difference is clear.
+
+The standard error is that of a mean over the masked tokens, if the loss of each token has a deviation of one nat.
+"""
 
 
 def results(preset: str | None = None, folder: Store | None = None) -> DataFrame:
     """Return stored results as a table, with a row for each trial.
 
-    Columns are the fields of `TrialSpec` and what was measured, by name. Nested numbers have dotted names, such as
-    `seconds.pretraining` and `environment.device`. A number that a trial lacks is NaN. The networks of the preset
-    `smoke` learn next to nothing, so that its accuracies are often the `majority_rate`. Some columns are derived:
+    The columns are the fields of `TrialSpec` and everything that was measured, by name. Nested numbers have names with
+    dots, such as `seconds.pretraining` and `environment.device`. A number that a trial lacks is NaN. Networks of the
+    preset `smoke` learn next to nothing, so their accuracies are often the `majority_rate`. Some columns are computed
+    from others:
 
-    - `size`: |M||H|, the axis of Figure 3's panels.
-    - `changes`: the fields, besides those of the model, that are not the preset's own, such as "steps=100".
-    - `gain`: prompt minus head in one trial. Both share model, network and task.
-    - `excess_loss`: how far the network's masked-token loss lies above the least possible one, in nats.
-    - `learned`: the share of what there was to learn that the network has learned. It is 0 where the loss is that of
-      always guessing by the frequencies of the tokens, 1 where it is the exact G's, and negative where it is worse than
-      the frequencies. It is NaN where those two losses differ by less than CLEAR standard errors, and for results of
-      older versions without a `frequency_loss`.
+    - `size` is |M||H|, the axis of Figure 3's panels.
+    - `changes` lists the fields that differ from the preset, such as "steps=100". Fields of the model are left out.
+    - `gain` is the accuracy of the prompt minus that of the head. Both have the same model, network and task.
+    - `excess_loss` is how far the network's masked-token loss lies above the least possible one, in nats.
+    - `learned` is the share of what there was to learn that the network has learned. It is 0 if the loss is that of
+      always guessing by the frequencies of the tokens. It is 1 if the loss is that of the exact G, and negative if the
+      loss is worse than that of the frequencies. It is NaN if the losses of the frequencies and of the exact G differ
+      by less than CLEAR standard errors, and for older results, which have no `frequency_loss`.
 
     Args:
-        preset: only results of this preset. All presets if left out.
-        folder: a folder of results. If it is left out, these are the user's and the project's results of the preset;
-            without a preset, they are those of all stores of the project, which the column `store` names.
+        preset: the name of the preset whose results you want. If you leave it out, you get those of all presets.
+        folder: a folder of results. If you leave it out, you get the user's and the project's results of the preset. If
+            you leave out both, you get those of all stores of the project, and the column `store` names the store.
+
+    Returns:
+        The table, sorted by memory values, hidden states and seed within each store.
 
     Raises:
         ValueError: the preset is unknown, or a file is no result.
+        FileNotFoundError: the folder is not there.
 
     Example:
         A mean with its 95% interval for each number of states:
@@ -71,7 +79,7 @@ def _table_of_store(presets: Iterable[str], store: Store) -> DataFrame:
 
 
 def as_table(stored: Iterable[TrialResult]) -> DataFrame:
-    """Return the same table of results that are at hand."""
+    """Return the table that `results` describes, of results that are loaded already."""
     rows = [_row(result) for result in stored]
     spec_fields = [field.name for field in dataclasses.fields(TrialSpec)]
     first_columns = [*spec_fields, "changes", *ORIGINAL]
@@ -103,7 +111,7 @@ def _row(result: TrialResult) -> dict:
 
 
 def _learned(table: DataFrame) -> pd.Series:
-    """The share of what there was to learn that the network has learned."""
+    """Return the share of what there was to learn that each network has learned."""
     guess = table.get("frequency_loss", pd.Series(math.nan, table.index))
     gap = guess - table.best_loss
     masked_tokens = (table.length * table.masked).round().clip(lower=1) * table.evaluation
@@ -112,7 +120,7 @@ def _learned(table: DataFrame) -> pd.Series:
 
 
 def spec_of(row: pd.Series) -> TrialSpec:
-    """Return the spec of a row of the table."""
+    """Return the spec of the trial in a row of the table."""
     fields = {field.name: row[field.name] for field in dataclasses.fields(TrialSpec)}
     return TrialSpec(**fields)
 
@@ -124,7 +132,7 @@ def published(panel: str) -> DataFrame:
         panel: "left" or "right".
 
     Returns:
-        A column for each series, and a row for each |M||H|. The values are intervals of shares.
+        A table with a column for each series and a row for each |M||H|. Each entry is an `Interval` of a share.
 
     Raises:
         ValueError: the panel is unknown.

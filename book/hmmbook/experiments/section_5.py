@@ -1,4 +1,4 @@
-"""What Section 5 measures of a trial: losses, and accuracies of heads and of a tuned prompt."""
+"""Measure what Section 5 reports of a trial: losses, and accuracies of heads and of a tuned prompt."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hmmlib.training.adapters import Tuned
 
 @Measurement("backbone", phase="exact model")
 def fingerprint(network: Module) -> dict:
-    """Measure the network's fingerprint, 16 hexadecimal digits of its weights."""
+    """Measure the network's fingerprint, 16 hexadecimal digits that its weights determine."""
     return {"backbone": bert.fingerprint(network)}
 
 
 @Measurement("network_loss", "best_loss", phase="exact model")
 def masked_losses(spec: TrialSpec, model: HMM | MemoryHMM, network: Module, seeds: Seeds) -> dict:
-    """Measure the network's masked-token loss on fresh text, and the least possible one, in nats."""
+    """Measure the network's masked-token loss on fresh text, and the least possible loss on it, in nats."""
     network_loss, best_loss = readers.masked_losses(
         network, model, spec.evaluation, spec.length, spec.masked, seeds["evaluation"]
     )
@@ -41,7 +41,12 @@ def frequency_loss(spec: TrialSpec, model: HMM | MemoryHMM) -> dict:
 
 
 def entropy_of_frequencies(model: HMM | MemoryHMM, length: int) -> float:
-    """Return the entropy of the frequencies of tokens in texts of that length, in nats."""
+    """Return the entropy of the frequencies with which a model emits its tokens, in nats.
+
+    Args:
+        model: the model.
+        length: the length of its texts. The frequencies are means over all positions.
+    """
     marginals = [model.marginal(position) for position in range(1, length + 1)]
     states = torch.stack(marginals).mean(0)
     if isinstance(model, MemoryHMM):
@@ -55,7 +60,7 @@ def entropy_of_frequencies(model: HMM | MemoryHMM, length: int) -> float:
 
 
 def marginal_of_cell(model: MemoryHMM, cell: int) -> Tensor:
-    """Return P[M_cell = m], (|M|,)."""
+    """Return P[M_cell = m] for each memory value m, (|M|,)."""
     joint = model.memory.movedim(cell, 0)
     return joint.reshape(len(joint), -1).sum(1)
 
@@ -80,13 +85,16 @@ def divergence(spec: TrialSpec, task: Task, exact: Tensor, outputs: Tensor) -> d
 
 
 def tuned_heads(spec: TrialSpec, task: Task, probs: Tensor, seed: int) -> dict[str, float]:
-    """Tune a linear head at the mask and an attention head, and return their accuracies by name.
+    """Tune a linear head at the mask and an attention head, and return their accuracies.
 
     Args:
         spec: the spec of the trial, which says how heads are tuned.
         task: the texts and their labels.
         probs: a distribution at each position of each text, (n, T, X).
         seed: the seed of both heads.
+
+    Returns:
+        The accuracies of both heads on the validation and on the test texts, by name.
     """
     plan = spec.tuning()
     train, validation, test = task.split(probs)
@@ -110,13 +118,13 @@ def tuned_heads(spec: TrialSpec, task: Task, probs: Tensor, seed: int) -> dict[s
     phase="head tuning",
 )
 def heads(spec: TrialSpec, task: Task, outputs: Tensor, seeds: Seeds) -> dict:
-    """Measure the accuracies of heads tuned on the network's distributions."""
+    """Measure the accuracies of a linear head and an attention head, tuned on the network's distributions."""
     return tuned_heads(spec, task, outputs, seeds["tuning"])
 
 
 @Measurement("exact_head_accuracy", "exact_attention_accuracy", phase="head tuning")
 def exact_heads(spec: TrialSpec, task: Task, exact: Tensor, seeds: Seeds) -> dict:
-    """Measure the test accuracies of the same heads tuned on the exact G."""
+    """Measure the test accuracies of the same two heads if they are tuned on the exact G."""
     accuracies = tuned_heads(spec, task, exact.float(), seeds["tuning"])
     return {
         "exact_head_accuracy": accuracies["head_accuracy"],
@@ -126,7 +134,7 @@ def exact_heads(spec: TrialSpec, task: Task, exact: Tensor, seeds: Seeds) -> dic
 
 @Measurement("prompt_accuracy", "validation_prompt_accuracy", phase="prompt tuning", vanilla=True)
 def tuned_prompt(task: Task, tuned: Tuned) -> dict:
-    """Measure the accuracies behind a tuned prompt, or with whatever else the spec's tuner has tuned."""
+    """Measure the accuracies of a head behind a tuned prompt, or with whatever else the spec's tuner tunes."""
     return {
         "validation_prompt_accuracy": accuracy_of_tuned(task.validation, tuned),
         "prompt_accuracy": accuracy_of_tuned(task.test, tuned),
@@ -134,12 +142,20 @@ def tuned_prompt(task: Task, tuned: Tuned) -> dict:
 
 
 def accuracy_of_tuned(texts: Task, tuned: Tuned) -> float:
-    """Return the accuracy of what is tuned on texts of a task."""
+    """Return the accuracy, on texts of a task, of what was tuned."""
     return tuning.accuracy(tuned.head, tuned.probs(texts.tokens), texts.labels)
 
 
 def accuracy_behind(network: Module, task: Task, spec: TrialSpec, seed: int, prompt: Tensor | None = None) -> float:
-    """Tune a linear head at the mask behind a fixed prompt, or without one, and return its test accuracy."""
+    """Tune a linear head at the mask behind a fixed prompt, and return its test accuracy.
+
+    Args:
+        network: the pretrained network.
+        task: the texts and their labels.
+        spec: the spec of the trial, which says how heads are tuned.
+        seed: the seed of the head.
+        prompt: the prompt, which is not tuned. If you leave it out, there is none.
+    """
     train_probs = tuning.all_probs_at_mask(network, task.train.tokens, prompt)
     test_probs = tuning.all_probs_at_mask(network, task.test.tokens, prompt)
     head = tuning.tune_head(train_probs, task.train.labels, spec.tuning(), seed)
@@ -148,7 +164,7 @@ def accuracy_behind(network: Module, task: Task, spec: TrialSpec, seed: int, pro
 
 @Measurement("untrained_prompt_accuracy", phase="prompt tuning", vanilla=True, prompts=True)
 def untrained_prompt(spec: TrialSpec, network: Module, task: Task, seeds: Seeds) -> dict:
-    """Measure the accuracy of a head behind a prompt that stays as it was drawn."""
+    """Measure the accuracy of a head that is tuned behind a prompt which stays as it was drawn."""
     seed = seeds["tuning"]
     prompt = tuning.initial_prompt(network, spec.prompt_length, seed, spec.prompt_start)
     return {"untrained_prompt_accuracy": accuracy_behind(network, task, spec, seed, prompt)}

@@ -1,4 +1,7 @@
-"""A `TrialSpec` fixes one trial. `grid` and `panel_specs` list the specs of many."""
+"""Define `TrialSpec`, which fixes one trial.
+
+`grid` and `panel_specs` list the specs of many trials.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from hmmlib.training.tuning import PROMPT_STARTS, Tuning
 from hmmlib.validation import integer, one_of
 
 MOST_TRIALS = 10_000
-"""The most trials of one point. More would take long to list."""
+"""The most trials that one point can have. To list more would take long."""
 FROM_PRESET = None
 """The default of a field whose value comes from the preset."""
 TASK_FIELDS = {
@@ -48,21 +51,24 @@ TASK_FIELDS = {
     "tuner",
     "rank",
 }
-"""Fields that matter only once the network is pretrained."""
+"""Fields that do not change how the network is pretrained."""
 
 
 def field_added_later(default: int | str) -> Any:
     """Return a field that `TrialSpec` did not have from the start.
 
-    Its default means that a trial is run as before. At this default the hash and the files leave the field out, so that
-    stored results keep their names.
+    With its default value a trial runs as it did before there was the field. So the hash and the files leave the field
+    out at this value, and stored results keep their names.
+
+    Args:
+        default: the default value.
     """
     return dataclasses.field(default=FROM_PRESET, metadata={"added later": default})
 
 
 @dataclass(frozen=True)
 class TrialSpec:
-    """Everything that fixes a trial. A field that you leave out has the preset's value.
+    """Everything that fixes a trial. A field that you leave out gets the preset's value.
 
     The model is that of appendix E with |H| = `n_states`. With `n_memory` = 1 it is a vanilla HMM, and with more it is
     a memory HMM of one cell with |M| = `n_memory` values. The page `protocol-and-code` says what each field means in
@@ -142,24 +148,27 @@ class TrialSpec:
                 value = preset.get(field.name, default)
             value = checked(field.name, FIELD_TYPES[field.name], value)
             if value == 0.0:
-                value = abs(value)  # -0.0 would have another hash
+                value = abs(value)  # because -0.0 would have another hash
             object.__setattr__(self, field.name, value)
         if all_given:
             self._refuse_numbers_of_another_preset()
         self._check_sizes()
 
     def _refuse_numbers_of_another_preset(self) -> None:
-        """`dataclasses.replace(spec, preset=…)` would hand on the old preset's numbers under the new name."""
+        """Refuse what `dataclasses.replace(spec, preset=…)` makes.
+
+        It would have the numbers of the old preset under the name of the new one.
+        """
         matching = [name for name, numbers in PRESETS.items() if numbers.items() <= vars(self).items()]
         if matching and self.preset not in matching:
             raise ValueError(
-                f"preset is {self.preset!r}, but all numbers are those of {matching[0]!r}, as "
-                f"dataclasses.replace hands them on: use spec.replace(preset={self.preset!r})"
+                f"preset is {self.preset!r}, but all numbers are those of {matching[0]!r}, because "
+                f"dataclasses.replace keeps them. Use spec.replace(preset={self.preset!r})."
             )
 
     def _check_sizes(self) -> None:
         if self.width % self.heads:
-            raise ValueError(f"width must be a multiple of heads, but {self.width} is none of {self.heads}")
+            raise ValueError(f"width must be a multiple of heads, but {self.width} is no multiple of {self.heads}")
         needed = self.task_length + self.prompt_length
         if self.length < needed:
             raise ValueError(f"length must be at least task_length + prompt_length = {needed}, not {self.length}")
@@ -167,9 +176,9 @@ class TrialSpec:
             raise ValueError(f"document_length must be at least length = {self.length}, not {self.document_length}")
 
     def content(self) -> dict[str, int | float | str]:
-        """Return the fields that the hash and the files have.
+        """Return the fields from which the hash is made and which files contain.
 
-        These are all fields but those that were added later and have their default.
+        These are all fields except those that were added later and have their default value.
         """
         content = {}
         for field in dataclasses.fields(self):
@@ -184,21 +193,27 @@ class TrialSpec:
         return {name: value for name, value in vars(self).items() if value != default[name]}
 
     def replace(self, **changes) -> TrialSpec:
-        """Return the spec with other fields.
+        """Return a new spec in which some fields are changed.
 
-        With another preset, fields that had the old preset's values get the new one's.
+        If you change the preset, fields that had the old preset's values get those of the new preset.
+
+        Args:
+            changes: the new values, by the names of their fields.
+
+        Raises:
+            ValueError: a value is impossible.
         """
         fields = {"preset": self.preset} | self.changes() | changes
         return TrialSpec(**fields)
 
     @property
     def hash(self) -> str:
-        """16 hexadecimal digits of the content, which name the trial."""
+        """16 hexadecimal digits that the fields determine. They name the trial and the file of its result."""
         return _digest(self.content())
 
     @property
     def network_hash(self) -> str:
-        """The name of the pretrained network, which trials share that differ only in their task."""
+        """16 hexadecimal digits that name the pretrained network. Trials that differ only in their task share it."""
         content = {name: value for name, value in self.content().items() if name not in TASK_FIELDS}
         return _digest(content)
 
@@ -236,13 +251,15 @@ def _digest(fields: dict) -> str:
 def panel_specs(
     preset: str, panel: str, trials: int, *, sizes: int | Iterable[int] | None = None, first_seed: int = 0, **changes
 ) -> list[TrialSpec]:
-    """List the specs of a panel of Figure 3: one trial of each point, then the second of each, and so on.
+    """List the specs of a panel of Figure 3.
+
+    The first trials of all points come first, then the second trials, and so on.
 
     Args:
         preset: the name of a preset.
         panel: "left" or "right".
-        trials: how many trials of each point. Their seeds count up from `first_seed`.
-        sizes: only the points with this |M||H|, or with one of these. All points if left out.
+        trials: how many trials each point gets. Their seeds count up from `first_seed`.
+        sizes: a size |M||H|, or several. Only points of these sizes are listed. If you leave it out, all are.
         first_seed: the seed of the first trial of each point.
         changes: other fields of the spec, each a value or a list of values, as `grid` takes them.
 
@@ -257,7 +274,7 @@ def panel_specs(
     points = PANELS[one_of("panel", panel, PANELS)]
     for name in changes:
         if name in MODEL_FIELDS:
-            raise TypeError(f"{name} is fixed by the panel and by first_seed: for other trials use grid")
+            raise TypeError(f"{name} is fixed by the panel and by first_seed. Use grid for other trials.")
     if sizes is not None:
         points = _points_of_sizes(panel, points, _values("sizes", sizes))
     specs = []
@@ -279,11 +296,13 @@ def _points_of_sizes(panel: str, points: list[dict[str, int]], sizes: list[int])
 
 
 def grid(preset: str = "quick", trials: int = 1, *, first_seed: int = 0, **fields) -> list[TrialSpec]:
-    """List the specs of all combinations of fields: one trial of each, then the second of each, and so on.
+    """List the specs of all combinations of fields.
+
+    The first trials of all combinations come first, then the second trials, and so on.
 
     Args:
         preset: the name of a preset.
-        trials: how many trials of each combination. Their seeds count up from `first_seed`.
+        trials: how many trials each combination gets. Their seeds count up from `first_seed`.
         first_seed: the seed of the first trial of each combination.
         fields: fields of `TrialSpec`, each a value or a list of values.
 
@@ -295,7 +314,7 @@ def grid(preset: str = "quick", trials: int = 1, *, first_seed: int = 0, **field
         4
     """
     if "seed" in fields:
-        raise ValueError("seed is counted up from first_seed: give first_seed and trials in its place")
+        raise ValueError("seed is counted up from first_seed. Pass first_seed and trials instead.")
     specs = []
     for seed in _seeds(first_seed, trials):
         for combination in _combinations(fields):
@@ -304,7 +323,7 @@ def grid(preset: str = "quick", trials: int = 1, *, first_seed: int = 0, **field
 
 
 def _combinations(fields: dict) -> list[dict]:
-    """All combinations of fields that may have several values."""
+    """Return all combinations of fields that may have several values."""
     lists = []
     for name, value in fields.items():
         one_of("field", name, FIELD_TYPES)
@@ -313,7 +332,7 @@ def _combinations(fields: dict) -> list[dict]:
 
 
 def _values(name: str, value: Any) -> list:
-    """The values of what may be one value or several, in a list, an array or another iterable."""
+    """Return the values of a field as a list, be it one value or several in any iterable or array."""
     if hasattr(value, "tolist"):  # an array of NumPy, torch or pandas
         value = value.tolist()
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
@@ -330,14 +349,18 @@ def _seeds(first_seed: int, trials: int) -> range:
 
 
 def warn_of_large_presets(specs: Sequence[TrialSpec], log: Callable[[str], None]) -> None:
-    """Warn where trials on a CPU would take hours or days."""
+    """Log a warning if trials on a CPU would take hours or days."""
     large = sorted({spec.preset for spec in specs} & FOR_GPUS)
     if large:
-        log(f"{', '.join(large)} is for a GPU, and this runs on a CPU: a trial takes hours or days there")
+        log(f"{', '.join(large)} is for a GPU, but this runs on a CPU, where a trial takes hours or days")
 
 
 def as_field(name: str, text: str) -> int | float | str:
-    """Read a field's value from a text of the command line.
+    """Read the value of a field from a text on the command line.
+
+    Args:
+        name: the name of a field.
+        text: the text.
 
     Raises:
         ValueError: the name is no field of a spec, or the text is no value of it.

@@ -1,7 +1,7 @@
-"""The result store: one small JSON file for each trial, `STORE/PRESET/HASH.json`, where HASH is that of the spec.
+"""Store results: one small JSON file for each trial, `STORE/PRESET/HASH.json`, where HASH is that of the spec.
 
-A file is written under a temporary name and renamed, so that no half-written one is ever read as a result. Two
-processes may work on one store. Figures read these files and never train.
+A file is written under a temporary name and then renamed, so that nobody ever reads a half-written file as a result.
+Two processes may work on one store. Figures read these files and never train.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hmmlib.validation import of_type, one_of
 FORMAT = 2
 """The number of the file format."""
 PACKAGES = Path(__file__).resolve().parents[2]
-"""The folder in which `hmmbook` lies: that of installed packages, or `book` in a checkout of the project."""
+"""The folder in which `hmmbook` lies, which is `book` in a checkout, and else that of installed packages."""
 ROOT = PACKAGES.parent
 """The project's folder in a checkout."""
 STORE = ROOT / "results"
@@ -54,7 +54,7 @@ ENVIRONMENT = as_type(
     },
     extra="allow",
 )
-"""What a result's environment holds. The oldest results have no `hmmlib` and no `date`."""
+"""The type of a result's environment. The oldest results have no `hmmlib` and no `date`."""
 TYPES: dict[str, Any] = get_type_hints(TrialResult, include_extras=True)
 """The type of each entry that every result's file has under its name."""
 TYPES.pop("spec")
@@ -64,14 +64,15 @@ FILE = as_type({"format": Literal[FORMAT], "spec": dict} | TYPES, extra="allow")
 """The type of a file's content."""
 
 Store = str | Path | tuple[Path, ...]
-"""A folder of results, or several. Results are written to the first, and looked for in all of them in their order."""
+"""A folder of results, or several. Results are written to the first folder, and looked for in all, in their order."""
 
 
 def _project_store() -> tuple[Path, ...]:
-    """The user's own folder, which HMMBOOK_MINE may name from the working directory, then the project's results.
+    """Return the folder for the user's own results, and the folder of the project's results.
 
-    In a checkout these are mine/results, which git ignores, and the committed results. Installed files may be replaced
-    at any time, so an installed package writes to the system's place for a user's data.
+    The variable HMMBOOK_MINE of the environment can name the user's folder, relative to the working directory. Without
+    it, a checkout uses mine/results, which git ignores. An installed package uses the system's place for a user's data,
+    because its own folder may be replaced at any time.
     """
     named = os.environ.get("HMMBOOK_MINE", "").strip()
     installed = any(PACKAGES.glob("hmmlib-*.dist-info"))
@@ -92,20 +93,20 @@ def _part_of_project(name: str) -> tuple[Path, ...]:
 
 
 BEYOND = _part_of_project("beyond")
-"""The same for trials beyond the paper: other networks, other tasks."""
+"""The same folders for trials beyond the paper, with other networks or other tasks."""
 CHOICES = _part_of_project("choices")
-"""The same for trials by which settings were chosen, on other seeds."""
+"""The same folders for the trials by which settings were chosen. They have other seeds."""
 REFITS = _part_of_project("refits")
-"""The same for the paper's chains with fits that were made later."""
+"""The same folders for trials on the paper's chains with fits that were made later."""
 
 
 def as_store(store: Store) -> tuple[Path, ...]:
     """Return the folders of a store, whether they exist or not, as absolute paths.
 
     Raises:
-        TypeError: a folder is no path.
-        ValueError: a folder is "", or there is none.
-        NotADirectoryError: a folder is something else, for example a file.
+        TypeError: a folder is not given as a path.
+        ValueError: a folder is "", or no folder is given.
+        NotADirectoryError: the path of a folder leads to something else, for example a file.
     """
     if store == ():
         raise ValueError("store must name at least one folder, not ()")
@@ -115,13 +116,13 @@ def as_store(store: Store) -> tuple[Path, ...]:
             raise ValueError("store must name a folder, not ''")  # Path("") would be the working directory
         folder = absolute(named)
         if os.path.lexists(folder) and not folder.is_dir():
-            raise NotADirectoryError(f"store must be a folder, or not yet there; {folder} is something else")
+            raise NotADirectoryError(f"store must be a folder, or not yet there, but {folder} is something else")
         folders.append(folder)
     return tuple(folders)
 
 
 def result_path(spec: TrialSpec, store: Store = PROJECT) -> Path:
-    """Return where the result of a spec lies, or would be written.
+    """Return where the result of a spec lies, or where it would be written if it is not stored.
 
     Example:
         >>> result_path(TrialSpec("smoke", n_states=4), "results").name
@@ -159,7 +160,8 @@ def file_content(result: TrialResult) -> dict[str, Any]:
     """Return what the file of a result holds.
 
     Raises:
-        ValueError: a number of the result has the wrong type or range, or no file can hold it. The message names it.
+        ValueError: a number of the result has the wrong type or range, or a JSON file cannot hold it. The message names
+            it.
     """
     of_type("result", result, TrialResult)
     content = {"format": FORMAT, "spec": result.spec.content()}
@@ -168,15 +170,19 @@ def file_content(result: TrialResult) -> dict[str, Any]:
             content[name] = storable(name, field_type, getattr(result, name))
         content |= further_numbers(result.spec, result.added)
     except ValueError as error:
-        raise ValueError(f"a result that cannot be stored: {error}") from error
+        raise ValueError(f"this result cannot be stored: {error}") from error
     return content
 
 
 def further_numbers(spec: TrialSpec, added: dict[str, Any]) -> dict[str, Any]:
     """Return the further numbers of a result as its file has them.
 
-    Those of a measurement that is known here must be of its kinds. Others may be of a reader's own measurement, which
-    another process has declared.
+    If a measurement is registered in this process, its numbers must have the types that it declares. Other numbers are
+    accepted too, because another process may have registered a measurement of a reader's own.
+
+    Args:
+        spec: the spec of the result.
+        added: the further numbers by name.
 
     Raises:
         ValueError: a number has the wrong type, or a name that no measurement can have. The message names it.
@@ -197,34 +203,40 @@ def further_numbers(spec: TrialSpec, added: dict[str, Any]) -> dict[str, Any]:
 def store_safely(result: TrialResult, store: Store) -> Path:
     """Store a result, and then delete its checkpoint.
 
-    Measurements stay that another process has added meanwhile to the result of the same network.
+    Another process may meanwhile have stored a result of the same network with other further measurements. Those stay.
+
+    Returns:
+        The path of the file.
 
     Raises:
-        OSError: it cannot be stored. It is kept in a new temporary folder then, and the message says where.
-        ValueError: a number of it cannot be stored anywhere. The message names it.
+        OSError: the result cannot be stored here. It is then kept in a temporary folder, and the message says where.
+        ValueError: a number of the result cannot be stored anywhere. The message names it.
     """
     file_content(result)
     try:
         path = save_result(with_stored_measurements(result, store), store)
     except (OSError, ValueError) as error:
-        raise OSError(f"{error}; {rescue(result)}") from error
+        raise OSError(f"{error}. {rescue(result)}") from error
     with suppress(OSError):  # the result is stored, so the sweep must not fail for a file that stays
         checkpoints.remove(checkpoint_path(result.spec, store))
     return path
 
 
 def rescue(result: TrialResult) -> str:
-    """Keep a result that its store cannot take, and say where it is."""
+    """Keep a result that its store cannot take, and return a sentence that says where it is."""
     try:
         folder = tempfile.mkdtemp(prefix="hmmbook-rescued-")  # A folder of a known name might be another user's.
         path = save_result(result, folder)
     except OSError as error:
-        return f"the finished result could not be kept elsewhere either: {error}"
-    return f"the finished result is kept in {path}"
+        return f"The finished result could not be kept elsewhere either: {error}"
+    return f"The finished result is kept in {path}"
 
 
 def with_stored_measurements(result: TrialResult, store: Store) -> TrialResult:
-    """Return a result with the further numbers that its file has by now."""
+    """Return a result together with the further numbers that its file has by now.
+
+    If the file is of another network, its numbers are left out.
+    """
     path = result_path(result.spec, store)
     if not path.exists():
         return result
@@ -242,9 +254,12 @@ def with_stored_measurements(result: TrialResult, store: Store) -> TrialResult:
 def load_result(path: Path) -> TrialResult:
     """Read one result.
 
+    Args:
+        path: the file.
+
     Raises:
-        ValueError: the file is no JSON, of another format, incomplete, or named for another spec, or a number in it is
-            none that `save_result` would write. The message names the file.
+        ValueError: the file holds no JSON, is incomplete or of another format, has the name of another spec, or has a
+            number that `save_result` would not write. The message names the file.
     """
     path = absolute(path)
     try:
@@ -257,7 +272,7 @@ def load_result(path: Path) -> TrialResult:
 
 
 def _result_of(content: object, path: Path) -> TrialResult:
-    """The result that a file's content stands for."""
+    """Return the result that a file's content stands for."""
     checked("file", FILE, content)
     stored_spec = content.pop("spec")
     spec = TrialSpec(**stored_spec)
@@ -277,16 +292,16 @@ def _result_of(content: object, path: Path) -> TrialResult:
 def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:
     """Read all stored results of a preset, ordered by memory values, hidden states, then seed.
 
-    Where several folders have a result, the first one's counts.
+    If several folders of the store have a result of the same spec, that in the first of them counts.
 
     Raises:
         ValueError: the preset is unknown, or a file is no result.
-        FileNotFoundError: a single folder was named, and it is not there.
+        FileNotFoundError: the store is a single folder, which is not there.
     """
     one_of("preset", preset, PRESETS)
     folders = as_store(store)
     if len(folders) == 1 and not folders[0].exists():
-        raise FileNotFoundError(f"store must be a folder with results, and there is no {folders[0]}")
+        raise FileNotFoundError(f"store must be a folder with results, but there is no {folders[0]}")
     paths: dict[str, Path] = {}
     for folder in folders:
         for path in sorted((folder / preset).glob("[0-9a-f]*.json")):
@@ -296,18 +311,23 @@ def load_results(preset: str, store: Store = PROJECT) -> list[TrialResult]:
 
 
 def lacking_measurements(result: TrialResult, names: Iterable[str]) -> list[str]:
-    """Return those of the names of further measurements that a result lacks."""
+    """Return which of these names of further measurements a result lacks."""
     return [name for name in names if name not in result.added]
 
 
 def unmeasured(result: TrialResult) -> list[str]:
-    """Return the names of further measurements that every trial makes by now, and that a result lacks."""
+    """Return the further measurements that a result lacks, although every trial makes them by now."""
     names = measured_names().difference(ORIGINAL, names_on_request())
     return lacking_measurements(result, sorted(names))
 
 
 def is_stored(spec: TrialSpec, store: Store = PROJECT, also: Iterable[str] = ()) -> bool:
-    """Whether the result of a spec is stored and has these further measurements.
+    """Tell whether the result of a spec is stored and has certain further measurements.
+
+    Args:
+        spec: what fixes the trial.
+        store: where the result is looked for.
+        also: the names of the further measurements.
 
     Raises:
         ValueError: the file that is there is no result.

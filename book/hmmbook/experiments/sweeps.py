@@ -1,6 +1,6 @@
-"""Many trials: `run_missing` runs, one after another in this process, those whose result the store lacks.
+"""Run the trials whose result a store lacks, one after another in this process.
 
-On a cluster, or to use all GPUs of a machine, see `ray_sweep`. A result is written whole under its name, so several
+To use a cluster, or all GPUs of a machine, see `ray_sweep`. A result is written whole under its name, so several
 processes may work on one store. At worst a trial is run twice.
 """
 
@@ -38,30 +38,30 @@ from hmmlib.training import checkpoints
 from hmmlib.validation import number, of_type
 
 ERRORS_IN_SENTENCES = (ArithmeticError, ValueError, RuntimeError, MemoryError, OSError)
-"""Errors of the library, whose messages say enough without their class."""
+"""Classes of errors whose messages say enough, so that the name of the class is left out."""
 
 
 class TimeUp(Exception):
-    """The time of a trial is over. It keeps a checkpoint."""
+    """The time of a trial is over. The trial keeps a checkpoint, from which it can go on."""
 
 
 @dataclass
 class Outcome:
-    """What became of the specs that were asked for, by their hashes."""
+    """What became of the specs of a sweep. Each list names them by their hashes."""
 
     stored: list[str] = field(default_factory=list)
-    """Those that were stored before."""
+    """The specs whose results were stored before."""
     ran: list[str] = field(default_factory=list)
-    """Those that were run and stored now."""
+    """The specs that were run and stored now."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Those that failed, each with the reason."""
+    """The specs that failed, each with the reason."""
     left: list[str] = field(default_factory=list)
-    """Those for which there was no time."""
+    """The specs for which there was no time."""
 
 
 @dataclass
 class Sweep:
-    """Specs whose results a store is to have, and how to run one of them."""
+    """The specs whose results a store is to have, and how to run one of them."""
 
     specs: Sequence[TrialSpec]
     """The specs, in the order in which they are run."""
@@ -70,11 +70,11 @@ class Sweep:
     device: str = "auto"
     """Where networks are."""
     rerun: bool = False
-    """Whether trials are run again that are stored already."""
+    """Whether trials that are stored already are run again."""
     also: Sequence[str] = ()
     """Names of further measurements that each result is to have."""
     networks: Path | None = None
-    """A folder for pretrained networks."""
+    """A folder in which pretrained networks are kept for other trials."""
     parts: Parts | None = None
     """Functions that make parts of the trials in the place of the library's own."""
     log: Callable[[str], None] = print
@@ -92,7 +92,7 @@ class Sweep:
         self.began = time.monotonic()
 
     def missing(self) -> list[TrialSpec]:
-        """Return the specs that are to be run, and note the others as stored."""
+        """Return the specs that are to be run, and note the others as stored before."""
         missing = []
         lacking = Counter()
         for spec in self.specs:
@@ -102,13 +102,13 @@ class Sweep:
             else:
                 missing.append(spec)
         for name, count in lacking.items():
-            self.log(f"{count} of {len(self.specs)} results were stored without {name}: also=[{name!r}] adds it")
+            self.log(f"{count} of {len(self.specs)} results were stored without {name}. Use also=[{name!r}] to add it.")
         if missing:
-            writable_folder("store", self.store[0])  # known before the work, not after it
+            writable_folder("store", self.store[0])  # so that an error comes before the work
         return missing
 
     def is_done(self, spec: TrialSpec) -> bool:
-        """Whether a trial need not be run, because its result is stored and lacks nothing.
+        """Tell whether a trial need not be run, because its result is stored and lacks nothing.
 
         Raises:
             ValueError: the file that is there is no result.
@@ -135,10 +135,10 @@ class Sweep:
         return measure(result, lacking_measurements(result, self.also), **options)
 
     def keep(self, result: TrialResult) -> None:
-        """Store a result and log it. One with a number that cannot be stored has failed.
+        """Store a result and log it. If a number of it cannot be stored anywhere, the trial has failed.
 
         Raises:
-            OSError: it cannot be stored. The log and the message say where it is kept.
+            OSError: the file cannot be written. The log and the message say where the result is kept.
         """
         try:
             store_safely(result, self.store)
@@ -158,7 +158,7 @@ class Sweep:
         self._log(spec, f"failed: {reason}")
 
     def leave(self, spec: TrialSpec) -> None:
-        """Note that there was no time for a trial, and say what is kept of it if it had begun."""
+        """Note that there was no time for a trial. If it had begun, log what is kept of it."""
         self.outcome.left.append(spec.hash)
         if checkpoint_path(spec, self.store).exists():
             self.log(what_is_kept(spec, self.store))
@@ -170,7 +170,7 @@ class Sweep:
         self.log(line)
 
     def pace(self) -> str:
-        """Say how many results there are, and how long the others will take at the pace so far."""
+        """Say how many results are stored, and how long the others will take at the pace so far."""
         ran = len(self.outcome.ran)
         stored = len(self.outcome.stored) + ran
         remaining = len(self.specs) - stored - len(self.outcome.failed)
@@ -194,24 +194,24 @@ def run_missing(
     networks: Path | None = None,
     parts: Parts | None = None,
 ) -> Outcome:
-    """Run, in their order, the trials whose result a store lacks.
+    """Run the trials whose result a store lacks, one after another.
 
     Args:
-        specs: what fixes the trials.
+        specs: what fixes the trials, in the order in which they are run.
         store: where results are looked for and written.
-        device: where the networks are: auto, cpu, cuda, cuda:N or mps.
-        until: when to stop, as time.monotonic() counts. The trial that runs then keeps a checkpoint for the next call.
-            At math.inf there is no limit.
+        device: where the networks are, which is auto, cpu, cuda, cuda:N or mps.
+        until: when to stop, as time.monotonic() counts. A trial that is running then keeps a checkpoint for the next
+            call. With math.inf there is no limit.
         log: called with a line for each trial.
         on_progress: called as on_progress(spec, phase, share done) while a trial runs.
-        rerun: whether to run again what is stored already.
-        also: names of further measurements. A stored result that lacks one is measured again and keeps all else.
-        networks: a folder where pretrained networks are kept for other trials that differ only in their task.
-        parts: functions of your own that make parts of each trial. The store knows them by the spec's `own` alone, so
-            a stored trial is not run again when they change.
+        rerun: whether to run trials again that are stored already.
+        also: names of further measurements. If a stored result lacks one, it is measured, and all else stays.
+        networks: a folder in which pretrained networks are kept for other trials that differ only in their task.
+        parts: functions of your own that make parts of each trial. The store knows them only by the spec's `own`. So if
+            you change such a function, a stored trial is not run again.
 
     Returns:
-        What became of each spec. What a trial raises ends this trial alone.
+        What became of each spec. An error in one trial ends only this trial.
 
     Raises:
         OSError: a result or checkpoint cannot be written. The message says where a finished result is kept.
@@ -263,7 +263,7 @@ def run_missing(
 
 
 def reason_of(error: Exception) -> str:
-    """Say in one line why a trial failed."""
+    """Return in one line why a trial failed."""
     reason = " ".join(str(error).split())
     notes = getattr(error, "__notes__", [])
     if notes or not reason or not isinstance(error, ERRORS_IN_SENTENCES):
@@ -272,11 +272,11 @@ def reason_of(error: Exception) -> str:
 
 
 def shard_of(specs: Sequence[TrialSpec], shard: str) -> list[TrialSpec]:
-    """Return the share of the specs that one job of a job array is to run.
+    """Return the part of the specs that one job of a job array is to run.
 
     Args:
         specs: the specs of the whole sweep.
-        shard: "I/N", the I-th of N shares, where I counts from 1.
+        shard: "I/N" for the I-th of N parts, where I counts from 1.
 
     Raises:
         ValueError: the text is not of this form.
@@ -293,7 +293,7 @@ def shard_of(specs: Sequence[TrialSpec], shard: str) -> list[TrialSpec]:
 
 
 def as_time(name: str, value: float) -> float:
-    """Return a time as time.monotonic() counts.
+    """Check a time, which is to count as time.monotonic() does, and return it.
 
     Raises:
         ValueError: it is no number.
@@ -307,7 +307,7 @@ def as_time(name: str, value: float) -> float:
 
 
 def deadline(minutes: float | None) -> float:
-    """Return when a time box ends, as time.monotonic() counts. Without minutes it never ends.
+    """Return the time at which so many minutes are over, as time.monotonic() counts. With None they never are.
 
     Raises:
         ValueError: the minutes are negative.
@@ -318,7 +318,7 @@ def deadline(minutes: float | None) -> float:
 
 
 def differing_fields(specs: Sequence[TrialSpec]) -> list[str]:
-    """Return the fields, besides those of the model, that tell specs apart."""
+    """Return the names of the fields in which specs differ. Fields of the model are left out."""
     names = []
     for name in FIELD_TYPES:
         values = {getattr(spec, name) for spec in specs}
@@ -328,7 +328,7 @@ def differing_fields(specs: Sequence[TrialSpec]) -> list[str]:
 
 
 def describe(spec: TrialSpec, fields: Iterable[str] = ()) -> str:
-    """Describe a spec in a few words, with these fields."""
+    """Describe a spec in a few words, together with the fields that are named."""
     words = [f"{spec.preset} |H| = {spec.n_states}", f"seed {spec.seed}"]
     if spec.n_memory > 1:
         words[0] = f"{spec.preset} |M| = {spec.n_memory}, |H| = {spec.n_states}"
@@ -345,7 +345,7 @@ def summary(result: TrialResult) -> str:
     texts = [f"{name} {accuracy:.1%}" for name, accuracy in accuracies.items()]
     majority = f"majority {result.majority_rate:.1%}"
     if max(accuracies.values()) <= result.majority_rate:
-        majority += ", above which nothing is"
+        majority += ", which nothing exceeds"
     seconds = sum(result.seconds.values())
     return f"{', '.join(texts)}; {majority}, excess loss {result.excess_loss:.3f} nats, {seconds:.0f} s"
 
@@ -384,8 +384,8 @@ def what_is_kept(spec: TrialSpec, store: Store) -> str:
         content = checkpoints.load(checkpoint_path(spec, store))
         steps = content and content.get("done")
     if steps is None:
-        return f"{describe(spec)} was broken off, and nothing is kept"
+        return f"{describe(spec)} was broken off, and nothing of it is kept."
     return (
-        f"{describe(spec)} was broken off, and its network after {steps} of {spec.steps} steps is kept: "
-        "run it again to go on"
+        f"{describe(spec)} was broken off, but its network after {steps} of {spec.steps} steps is kept. "
+        "Run it again to go on."
     )

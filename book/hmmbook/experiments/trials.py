@@ -1,6 +1,6 @@
-"""One trial of Section 5: draw a model and a task, pretrain a network on the model's text, tune, and measure.
+"""Run one trial of Section 5: draw a model and a task, pretrain a network on the model's text, tune, and measure.
 
-A `TrialSpec` fixes a trial. Exact quantities are computed on the CPU in float64, the network runs on any device.
+A `TrialSpec` fixes a trial. Exact quantities are computed on the CPU in float64. The network runs on any device.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ MEASURED_IN_EVERY_TRIAL = (section_5, exact_ladder)
 class TrialResult:
     """The numbers that a trial measured.
 
-    Losses and the divergence are in nats, accuracies and rates are shares. Accuracies are on the test texts, after the
-    last step of tuning. A number is None where it does not exist: prompts are tuned on vanilla models only, and a
-    theorem builds a head or prompt only where its assumptions hold.
+    Losses and the divergence are in nats. Accuracies and rates are shares. Unless a field says otherwise, an accuracy
+    is on the test texts, after the last step of tuning. A number that does not exist is None. For example, prompts are
+    tuned only on vanilla models, and a theorem builds a head or prompt only if its assumptions hold.
     """
 
     spec: TrialSpec
@@ -43,36 +43,36 @@ class TrialResult:
 
     # On the network's predictions
     head_accuracy: Share
-    """Of a linear head at the mask."""
+    """The accuracy of a linear head on the network's prediction at the mask."""
     prompt_accuracy: Share | None
-    """Of a linear head behind a prompt tuned with it."""
+    """The accuracy of a linear head behind a prompt that was tuned together with it."""
     attention_accuracy: Share
-    """Of an attention head on the predictions at all positions."""
+    """The accuracy of an attention head on the network's predictions at all positions."""
 
     # On the exact G, by the same tuning
     exact_head_accuracy: Share
-    """Of a linear head at the mask."""
+    """The accuracy of a linear head tuned on the exact G at the mask."""
     exact_attention_accuracy: Share
-    """Of an attention head."""
+    """The accuracy of an attention head tuned on the exact G at all positions."""
 
     # On the exact Ḡ, by tuning in more passes (`presets.LADDER_NUMBERS`) and by what the theorems build
     ladder_head_accuracy: Share | None
-    """Of a tuned linear head."""
+    """The accuracy of a linear head tuned on the exact Ḡ in more passes."""
     ladder_prompt_accuracy: Share | None
-    """Of a linear head behind one tuned prompt vector."""
+    """The accuracy of a linear head behind one prompt vector, both tuned on the exact Ḡ in more passes."""
     built_head_accuracy: Share | None
-    """Of the head of Theorem 3.3."""
+    """The accuracy of the head that Theorem 3.3 builds."""
     built_prompt_accuracy: Share | None
-    """Of the prompt and head of Theorem 3.6."""
+    """The accuracy of the prompt and head that Theorem 3.6 builds."""
 
     untrained_prompt_accuracy: Share | None
-    """On the network, of a linear head behind a prompt left as it was drawn."""
+    """The accuracy, on the network, of a linear head behind a prompt that was left as it was drawn."""
     validation_head_accuracy: Share
-    """As `head_accuracy`, on the validation texts."""
+    """The same as `head_accuracy` on the validation texts."""
     validation_prompt_accuracy: Share | None
-    """As `prompt_accuracy`, on the validation texts."""
+    """The same as `prompt_accuracy` on the validation texts."""
     validation_attention_accuracy: Share
-    """As `attention_accuracy`, on the validation texts."""
+    """The same as `attention_accuracy` on the validation texts."""
     majority_rate: Share
     """The share of the more frequent test label."""
     redraws: Count
@@ -82,21 +82,21 @@ class TrialResult:
     network_loss: Amount
     """The network's masked-token loss on the same text."""
     divergence: Amount
-    """KL divergence from the exact distribution at the mask to the network's."""
+    """The KL divergence from the exact distribution at the mask to the network's, a mean over the test texts."""
     backbone: Hexadecimal
-    """The fingerprint of the pretrained network."""
+    """The fingerprint of the pretrained network, 16 hexadecimal digits that its weights determine."""
 
     seeds: dict[str, int]
     """The seed of each random draw."""
     seconds: dict[str, Seconds]
-    """The time of each phase, in the call that finished it."""
+    """The seconds that each phase took in the call that finished it."""
     environment: dict
     """Versions, device, commit and date."""
     added: dict[str, Any] = field(default_factory=dict)
-    """What further measurements gave, by name. Each is an attribute, and a column of the table, too."""
+    """The numbers of further measurements, by name. Each is also an attribute, and a column of the table of results."""
 
     def __getattr__(self, name: str) -> Any:
-        """What a further measurement gave, or None where this result lacks it."""
+        """Return a further number, or None if this result lacks it."""
         added = vars(self).get("added", {})
         if name in added:
             return added[name]
@@ -133,22 +133,22 @@ def run_trial(
     networks: Path | None = None,
     parts: Parts | None = None,
 ) -> TrialResult:
-    """Run one trial of Section 5, and make all measurements but those on request.
+    """Run one trial of Section 5, and make all measurements except those on request.
 
     The same spec gives the same numbers on the same machine, with the same threads and versions.
 
     Args:
         spec: what fixes the trial.
-        on_progress: called as on_progress(phase, share done) while it runs. What it raises ends the trial.
-        device: where the network is: auto, cpu, cuda, cuda:N or mps.
-        checkpoint: a file where pretraining keeps a checkpoint, from which a broken-off trial goes on. The file stays,
-            so the caller deletes it when the result is stored.
+        on_progress: called as on_progress(phase, share done) while it runs. An exception that it raises ends the trial.
+        device: where the network is, which is auto, cpu, cuda, cuda:N or mps.
+        checkpoint: a file in which pretraining keeps a checkpoint. A trial that was broken off goes on from it. The
+            file stays, so delete it when the result is stored.
         also: names of measurements on request.
-        networks: a folder where pretrained networks are kept for other trials that differ only in their task.
+        networks: a folder in which pretrained networks are kept for other trials that differ only in their task.
         parts: functions of your own that make parts of the trial. The spec's field `own` names them.
 
     Returns:
-        The result. `save_result` stores it.
+        The result, which `save_result` can store.
 
     Raises:
         KeyboardInterrupt: it was interrupted, and ended after a step.
@@ -157,7 +157,8 @@ def run_trial(
         Exception: a measurement raised it. A note on it names the measurement.
 
     Warns:
-        UserWarning: a preset for a GPU runs on a CPU. With `on_progress` you see how long it takes, and are not warned.
+        UserWarning: a preset for a GPU runs on a CPU. There is no warning if you pass `on_progress`, because it shows
+            you how long the trial takes.
 
     Example:
         >>> result = run_trial(TrialSpec("smoke", n_states=4, seed=1), device="cpu")
@@ -172,7 +173,7 @@ def run_trial(
             measurements.append(measurement)
     check_needs(measurements)
     if on_progress is None and trial.device.type == "cpu" and spec.preset in FOR_GPUS:
-        warnings.warn(f"{spec.preset} is for a GPU: on a CPU this trial takes hours or days", stacklevel=4)
+        warnings.warn(f"{spec.preset} is for a GPU, and on a CPU this trial takes hours or days", stacklevel=4)
     trial.report("drawing", 0.0)  # The time may be over already, and drawing takes a while.
 
     # Draw. If model and task do not fit each other, this is an error before a network is pretrained.
@@ -197,7 +198,11 @@ def run_trial(
 
 
 def make_measurements(trial: Trial, measurements: Sequence[Measurement]) -> dict[str, Any]:
-    """Make measurements of a trial, and count their seconds to their phases.
+    """Make measurements of a trial, and count the seconds of each.
+
+    Args:
+        trial: the trial.
+        measurements: the measurements. If such trials do not have one, it is not made.
 
     Returns:
         All numbers by name. A number that such trials do not have is None.
@@ -213,9 +218,10 @@ def make_measurements(trial: Trial, measurements: Sequence[Measurement]) -> dict
 
 
 def check_requested(names: Sequence[str]) -> list[str]:
-    """Return names of further measurements.
+    """Check that further measurements give these names, and return the names.
 
     Raises:
+        TypeError: it is a text in the place of a list.
         ValueError: no further measurement gives one of the names.
     """
     if isinstance(names, str):
@@ -224,8 +230,8 @@ def check_requested(names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in further:
             raise ValueError(
-                f"each of also must be one of {', '.join(further)}, not {name!r}; "
-                "`import hmmbook.studies` makes the measurements of our studies known"
+                f"each of also must be one of {', '.join(further)}, not {name!r}. "
+                "To have the measurements of our studies too, import hmmbook.studies."
             )
     return list(names)
 
@@ -237,8 +243,8 @@ def check_needs(measurements: Sequence[Measurement]) -> None:
         for name in measurement.needs:
             if name not in available:
                 raise TypeError(
-                    f"the measurement {measurement.function.__name__} asks for {name}, which no trial has: "
-                    "see help(Measurement)"
+                    f"the measurement {measurement.function.__name__} asks for {name}, which no trial has. "
+                    "See help(Measurement) for what a trial has."
                 )
 
 
@@ -253,16 +259,25 @@ def measure(
     networks: Path | None = None,
     parts: Parts | None = None,
 ) -> TrialResult:
-    """Add measurements to a result. No more of the trial is run than they need, and all else in the result stays.
+    """Add further measurements to a result.
+
+    Only what the measurements need of the trial is run. All other numbers of the result stay as they are.
 
     Args:
-        result: a result, as `load_result` gives it.
-        names: names of further measurements.
-        checkpoint: as in `run_trial`, and so are on_progress, device, networks and parts.
+        result: a result, as `load_result` returns it.
+        names: the names of further measurements.
+        checkpoint: as in `run_trial`.
+        on_progress: as in `run_trial`.
+        device: as in `run_trial`.
+        networks: as in `run_trial`.
+        parts: as in `run_trial`.
+
+    Returns:
+        The result with the further numbers.
 
     Raises:
-        ValueError: no further measurement gives one of the names; or a network is needed, and the one pretrained here
-            is not the result's, because other machines and versions make other networks.
+        ValueError: no further measurement gives one of the names. Or a measurement needs the network, but the network
+            that is pretrained here differs from the result's, because other machines and versions make other networks.
         Exception: a measurement raised it. A note on it names the measurement.
     """
     of_type("result", result, TrialResult)
@@ -286,18 +301,18 @@ def measure(
     return dataclasses.replace(
         result,
         added=result.added | values,
-        seconds=trial.seconds | result.seconds,  # those of the first call count
+        seconds=trial.seconds | result.seconds,  # A phase that was timed before keeps its time.
         environment=result.environment | notes,
     )
 
 
 def needs_network(measurement: Measurement, spec: TrialSpec) -> bool:
-    """Whether a measurement of such a trial needs its network."""
+    """Tell whether a measurement of such a trial needs its network."""
     return measurement.exists_for(spec) and not PARTS_WITHOUT_NETWORK.issuperset(measurement.needs)
 
 
 def check_backbone(trial: Trial, result: TrialResult) -> None:
-    """Raise ValueError if the network pretrained here is not the one of the result."""
+    """Raise ValueError if the network that is pretrained here is not that of the result."""
     backbone = bert.fingerprint(trial.network)
     if backbone == result.backbone:
         return
@@ -305,6 +320,7 @@ def check_backbone(trial: Trial, result: TrialResult) -> None:
         checkpoints.remove(trial.checkpoint)
     made_by = result.environment
     raise ValueError(
-        f"the network that is pretrained here is {backbone}, the result's is {result.backbone}, from device "
-        f"{made_by['device']}, machine {made_by['machine']}, torch {made_by['torch']}"
+        f"the network that is pretrained here is {backbone}, but the result's is {result.backbone}, made on device "
+        f"{made_by['device']}, machine {made_by['machine']}, with torch {made_by['torch']}. Measure it there, or run "
+        "the trial again."
     )

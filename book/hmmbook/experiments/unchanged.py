@@ -1,4 +1,7 @@
-"""What a function of a user's is given must stay as it is, because later parts of a trial are given the same."""
+"""Check that a function which a user passes changes none of its arguments.
+
+Later parts of a trial are given the same arguments.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,27 @@ from torch import Tensor, nn
 
 @contextmanager
 def unchanged(called: str, **arguments: Any) -> Iterator[None]:
-    """Refuse that a function changes one of its arguments meanwhile.
+    """Raise an error if one of a function's arguments changes within this context.
 
-    Numbers that are measured after such a change would be wrong, and nobody would see it. Checksums of tensors are
-    compared, which takes less time than copies.
+    Numbers that are measured after such a change would be wrong, and nobody would notice. We compare checksums of the
+    arguments, which takes less time than to copy them.
 
     Args:
         called: what the function is called in the message of an error.
-        arguments: what it is given, by name.
+        arguments: what the function is given, by name.
 
     Raises:
-        ValueError: an argument is another than before. The message names function and argument.
+        ValueError: an argument has changed. The message names the function and the argument.
     """
     before = {name: checksum(value) for name, value in arguments.items()}
     yield
     for name, value in arguments.items():
         if checksum(value) != before[name]:
-            raise ValueError(f"{called} must not change what it is given, but it has changed {name}: change a copy")
+            raise ValueError(f"{called} must not change what it is given, but it has changed {name}. Change a copy.")
 
 
 def checksum(value: Any) -> int:
-    """Return a checksum of all tensors and plain values that a value consists of."""
+    """Return a checksum of all tensors and plain values inside a value."""
     digest = 0
     for part in parts_of(value):
         digest = zlib.adler32(part, digest)
@@ -40,7 +43,7 @@ def checksum(value: Any) -> int:
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """Yield the bytes of each tensor and plain value that a value consists of."""
+    """Yield the bytes of each tensor and plain value inside a value."""
     if isinstance(value, Tensor):
         array = value.detach().cpu().contiguous()
         if array.is_floating_point() and array.itemsize < 4:

@@ -1,4 +1,4 @@
-"""What a notebook computes while it runs: the trials that its parameters ask for and the store lacks."""
+"""Run the trials that a notebook's parameters ask for and that the store lacks, while the notebook runs."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ RAN_LIVE: set[str] = set()
 def changed(preset: str, prompt_length: int = -1, labelled: int = 0, steps: int = 0, **fields: float) -> dict:
     """Return the fields of a TrialSpec that a notebook's parameters ask for.
 
-    The text to pretrain on is made long enough for task and prompt together.
+    The texts of pretraining are made long enough for a task's text and a prompt together.
 
     Args:
-        preset: The preset.
-        prompt_length: The number of prompt vectors; -1 stands for the preset's.
-        labelled: The number of labelled texts to tune on; 0 stands for the preset's.
-        steps: The steps of pretraining; 0 stands for the preset's.
+        preset: The name of the preset.
+        prompt_length: The number of prompt vectors. -1 stands for the preset's number.
+        labelled: The number of labelled texts to tune on. 0 stands for the preset's number.
+        steps: The number of steps of pretraining. 0 stands for the preset's number.
         fields: Further fields by their names.
 
     Raises:
@@ -67,18 +67,19 @@ def changed(preset: str, prompt_length: int = -1, labelled: int = 0, steps: int 
 
 
 def preset_for(device: torch.device, preset: str) -> str:
-    """Return the preset that a page trains live: the one asked for, but on a CPU `quick` instead of one for a GPU.
+    """Return the preset that a page trains live.
 
-    A line says so where it is another one.
+    This is the preset that was asked for. But if that is for a GPU and the device is a CPU, it is `quick`, and a line
+    says so.
     """
     if device.type == "cpu" and preset in FOR_GPUS:
-        print(f"The preset {preset} is for a GPU, and this runs on a CPU. So what is trained here is of `quick`.")
+        print(f"The preset {preset} is for a GPU, but this runs on a CPU. So `quick` is trained here instead.")
         return "quick"
     return preset
 
 
 def _existing_store(store: stores.Store) -> tuple[Path, ...]:
-    """The store, or a folder `results` of the working directory where none of its folders exists, as in Colab."""
+    """Return the folders of the store. If none exists, as in Colab, return `results` in the working directory."""
     folders = stores.as_store(store)
     if any(folder.is_dir() for folder in folders):
         return folders
@@ -87,7 +88,7 @@ def _existing_store(store: stores.Store) -> tuple[Path, ...]:
 
 @contextmanager
 def _notes_to_the_terminal() -> Iterator[None]:
-    """Print an interrupt's notes to papermill's terminal, because an interrupted notebook loses what it prints."""
+    """Print an interrupt's notes to papermill's terminal, because what an interrupted notebook prints is lost."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -104,22 +105,24 @@ def run_live(
     also: Sequence[str] = (),
     until: float = math.inf,
 ) -> TrialResult:
-    """Run a trial now, be it stored or not, and keep it where the store lacks it. A run that was broken off goes on.
+    """Run a trial now, even if its result is stored.
+
+    The result is kept if the store lacks it. A run that was broken off before goes on from its checkpoint.
 
     Args:
-        spec: The trial.
+        spec: What fixes the trial.
         device: Where the network is.
         store: Where the result is kept.
         also: The names of further measurements.
         until: When to stop, as time.monotonic() counts.
 
     Returns:
-        The result. It is the stored one, and a line says so, if the time is over before the trial is finished.
+        The result. If the time is over before the trial is finished, it is the stored result, and a line says so.
 
     Raises:
         ValueError: There is no such device or measurement.
-        TimeoutError: The time is over before the trial is finished, and it is not stored either.
-        OSError: The result can be kept nowhere.
+        TimeoutError: The time is over before the trial is finished, and no result is stored.
+        OSError: The result cannot be written.
     """
     store = _existing_store(store)
     checkpoint = stores.checkpoint_path(spec, store)
@@ -135,7 +138,7 @@ def run_live(
     except TimeUp:
         if not stores.is_stored(spec, store, also=also):
             raise TimeoutError(
-                f"there was no time for the live trial: give it more minutes. {what_is_kept(spec, store)}"
+                f"there was no time for the live trial. Give it more minutes. {what_is_kept(spec, store)}"
             ) from None
         print(f"There was no time for the live trial, so the stored one is shown. {what_is_kept(spec, store)}")
         return stores.load_result(stores.result_path(spec, store))
@@ -159,23 +162,26 @@ def gather(
     say: Callable[[str], None] = print,
     also: Sequence[str] = (),
 ) -> list[TrialResult]:
-    """Return the stored results of the specs, each once, and those that can be computed in time.
+    """Return the results of trials that are stored or can be computed in time.
 
-    Where there is no store, as in Colab, a folder `results` is begun, with one trial of each point.
+    If there is no store, as in Colab, one trial of each point is computed and kept in a new folder `results`.
 
     Args:
-        specs: The trials.
+        specs: What fixes the trials. Repetitions count once.
         until: When to stop, as time.monotonic() counts.
         device: Where networks are.
         store: Where results are looked for and kept.
-        say: Called with lines that tell what is missing.
-        also: The names of further measurements. A result that lacks one counts as missing.
+        say: Called with lines that say what was computed and what is missing.
+        also: The names of further measurements. A result that lacks one is measured, if there is time.
+
+    Returns:
+        The results in the order of the specs.
     """
     specs = list(dict.fromkeys(specs))
     existing_store = _existing_store(store)
     if existing_store != stores.as_store(store):
-        say("There is no result store here: one trial of each point is computed now, and kept in ./results.")
-        say("The project's own trials come with a clone of its repository: run the notebook from there.")
+        say("There are no stored results here. So one trial of each point is computed now and kept in ./results.")
+        say("A clone of the project's repository has all of its trials. To see them, run the notebook there.")
         first_seed = min((spec.seed for spec in specs), default=0)
         specs = [spec for spec in specs if spec.seed == first_seed]
     outcome = run_missing(specs, existing_store, device, until, say, also=also)
@@ -188,17 +194,17 @@ def gather(
     lacking = {result.spec.hash for result in results} & set(outcome.left)
     if len(results) < len(specs):
         say(
-            f"{len(results)} of {len(specs)} trials are there; "
-            f"the time was over before {len(outcome.left)} of the others."
+            f"There are results of {len(results)} of {len(specs)} trials. "
+            f"There was no time for {len(outcome.left)} of the others."
         )
     elif lacking:
-        say(f"{len(lacking)} of {len(specs)} trials lack what is asked for: the time was over.")
+        say(f"There was no time to measure what {len(lacking)} of {len(specs)} trials lack.")
     for reason in outcome.failed.values():
         say(f"A trial failed: {reason}")
     ran_now = RAN_LIVE.union(outcome.ran)
     stored_before = [result for result in results if result.spec.hash not in ran_now]
     if stored_before:
-        # For the log of a build, and for whoever runs the notebook.
+        # This line is for the log of a build, and for whoever runs the notebook.
         origin = stored_by(*stored_before)
         print(f"{len(stored_before)} of {len(results)} trials were not run now, but {origin}.", file=sys.stderr)
     return results
@@ -207,10 +213,12 @@ def gather(
 def measured(preset: str, trials: int, minutes: float, device: str, also: Sequence[str]) -> list[TrialResult]:
     """Return the trials of Figure 3's left panel that have further measurements, stored or computed in time.
 
+    If there are none, lines say so and show the command that computes them.
+
     Args:
-        preset: The preset.
+        preset: The name of the preset.
         trials: The number of trials at each size.
-        minutes: The minutes to compute in; 0 stands for the preset's own.
+        minutes: How many minutes to compute at most. 0 stands for the preset's own limit.
         device: Where networks are.
         also: The names of the measurements.
     """
@@ -220,7 +228,7 @@ def measured(preset: str, trials: int, minutes: float, device: str, also: Sequen
     complete = [result for result in results if all(getattr(result, name) for name in also)]
     if not complete:
         options = "".join(f" --also {name}" for name in also)
-        print("What this page shows of trials is missing: none was done in time. Give it more `minutes`, or run")
+        print("None of the trials that this page shows was done in time. Give it more `minutes`, or run this command:")
         print(
             f"python -m hmmbook trial --panel left --missing --preset {preset} --trials {trials}{options}"
             f" --store {_existing_store(stores.BEYOND)[0]}"
@@ -233,19 +241,19 @@ class PageTrials:
     """The trials that a page on a panel of Figure 3 shows."""
 
     results: DataFrame
-    """All of them, as `results` gives them. There is at least one."""
+    """All of them, in the table that `hmmbook.results` describes. There is at least one."""
     live_spec: TrialSpec
-    """The trial that was to run live."""
+    """What fixes the trial that was to run live."""
     live: TrialResult | None
-    """What it gave now, or None where the time was over."""
+    """The result of this trial now, or None if there was no time for it."""
     stored: TrialResult | None
-    """What was stored of it before, if anything."""
+    """The result of this trial that was stored before, if there was one."""
 
     def comparison(self, columns: dict[str, str]) -> Table:
-        """Compare the stored accuracies of the live trial with those of now.
+        """Return a table that compares the stored accuracies of the live trial with those of now.
 
         Args:
-            columns: By the name of a row, the name of an accuracy. Accuracies that the trial lacks are left out.
+            columns: The names of accuracies, each by the name of its row. An accuracy that the trial lacks is left out.
         """
         rows = []
         for name, column in columns.items():
@@ -268,17 +276,17 @@ def page_trials(
     minutes: float = 0.0,
     also: Sequence[str] = (),
 ) -> PageTrials:
-    """Run one trial live, and return it with the trials of a page, which are stored or computed in time.
+    """Run one trial live, and return it together with the trials that a page shows.
 
-    Where none of these is there in time, the page gets the panel's own trials, as `panel_results` gives them, and lines
-    say so.
+    The trials of the page are stored or computed in time. If there is none, the page gets the panel's own trials from
+    `panel_results`, and a line says so.
 
     Args:
         panel: The panel of Figure 3 that the page is about, "left" or "right".
         specs: The trials of the page, all of one preset.
         live_spec: The trial that runs live.
         device: Where networks are.
-        minutes: The minutes for all of this; 0 stands for the preset's own.
+        minutes: How many minutes all of this may take. 0 stands for the preset's own limit.
         also: The names of further measurements.
     """
     preset = specs[0].preset
@@ -291,7 +299,7 @@ def page_trials(
         if live_spec.hash in RAN_LIVE:
             live = result
     except TimeoutError as error:
-        print(f"The live trial is missing: {error}.")
+        print(f"The live trial is missing: {error}")
     own = [live] if live is not None and live_spec in specs else []
     table = _stored_or_computed(panel, specs, device, until, also, own)
     return PageTrials(table, live_spec, live, stored)
@@ -306,7 +314,7 @@ def panel_trials(
         panel: The panel of Figure 3 that the page is about, "left" or "right".
         specs: The trials of the page, all of one preset.
         device: Where networks are.
-        minutes: The minutes for those that are not stored; 0 stands for the preset's own.
+        minutes: How many minutes to compute what is not stored. 0 stands for the preset's own limit.
         also: The names of further measurements.
     """
     until = deadline(minutes or MINUTES[specs[0].preset])
@@ -321,19 +329,22 @@ def _stored_or_computed(
     also: Sequence[str],
     own: Sequence[TrialResult] = (),
 ) -> DataFrame:
-    """Return the trials of a page: those that are stored or done in time, or else its own, or else the panel's."""
+    """Return the trials of a page that are stored or done in time.
+
+    If there are none, return those in `own`. If that is empty too, return the panel's own trials.
+    """
     preset = specs[0].preset
     if preset in FOR_GPUS and pick(device).type == "cpu":
-        until = 0.0  # What is stored is shown. Nothing else can be done in time.
+        until = 0.0  # Only what is stored is shown, because a trial would take hours.
     results = gather(specs, until, device, also=also) or own
     return as_table(results) if results else _of_the_panel(panel, preset)
 
 
 def _of_the_panel(panel: str, preset: str) -> DataFrame:
-    """Return the panel's own stored trials, or one of each point at `smoke` where nothing is stored."""
-    print("None of these trials is stored, and none was done in time. This page shows the panel's own trials.")
+    """Return the panel's own stored trials. If there are none, return one trial of each point at `smoke`."""
+    print("None of these trials is stored, and none was done in time. So this page shows the panel's own trials.")
     results = panel_results(panel, preset)
     if results.empty:
-        print("There are none either, so it shows one of each point at `smoke`, whose networks learn next to nothing.")
+        print("None of those is stored. So it shows one trial of each point at `smoke`, whose networks hardly learn.")
         results = as_table(gather(panel_specs("smoke", panel, 1), math.inf))
     return results
