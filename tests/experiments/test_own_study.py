@@ -70,5 +70,5 @@ def test_a_model_with_another_memory_is_refused(model, n_memory):
 
 
 def test_a_model_of_another_vocabulary_is_refused():
-    with pytest.raises(ValueError, match=r"what Parts.model gives has 4 tokens, n_tokens is 5"):
+    with pytest.raises(ValueError, match=r"what Parts.model gives has 4 tokens, but the spec's n_tokens is 5"):
         run_trial(SPEC.replace(n_tokens=5), parts=Parts(model=own_model))

@@ -155,10 +155,7 @@ def test_a_field_of_words_refuses_all_else_by_name(name):
         ({"tuning_warmup": 1.01}, "tuning_warmup: Input should be less than or equal to 1, not 1.01"),
         ({"dropout": 1.0}, "dropout: Input should be less than 1, not 1.0"),
         ({"prompt_length": 51, "length": 200}, "prompt_length: Input should be less than or equal to 50, not 51"),
-        (
-            {"own": "Mine"},
-            "own: it must be at most 40 characters, which are lower-case letters",
-        ),
+        ({"own": "Mine"}, "own: it must be at most 40 characters, which are lower-case letters"),
         ({"head_rate": float("nan")}, "head_rate: Input should be a finite number, not nan"),
         ({"muon_rate": float("inf")}, "muon_rate: Input should be a finite number, not inf"),
         ({"heads": 3}, "width must be a multiple of heads, but 32 is no multiple of 3"),

@@ -288,4 +288,4 @@ def test_that_command_runs(capsys, call):
     code, out, _ = call(*command.split(), "--max-minutes", "0")
 
     assert code == 0
-    assert "0 run" in out
+    assert "0 were run now" in out
