@@ -125,11 +125,38 @@ have fwd_cat a : fwd a (take i e ++ [:: v]) h = step M (fwd a (take i e)) h * v 
 by rewrite fwd_cat -from_left_fwd mulrAC.
 Qed.
 
-(** Lemma C.1, (C.2): the aggregated message is the joint probability of the state and of what stands elsewhere.
-    The embeddings may be any vectors. A vector u in front is the emission of a fake token. *)
-Lemma lemma_C_1 n (e : n.-tuple embedding) (i : 'I_n) h :
+(** The aggregated message is the joint probability of the state and of what stands elsewhere. The embeddings may be any
+    vectors. *)
+Lemma tau_joint n (e : n.-tuple embedding) (i : 'I_n) h :
   tau M e i h = joint_e M (replace e i one) (lift ord0 i) h.
 Proof. by rewrite joint_replace mulr1. Qed.
+
+(** Lemma C.1. A fake token stands in front of a gap and the text, and u is its emission. The entries of u may be any
+    numbers. If they lie between 0 and 1, the sums over paths are probabilities. The first part is (C.2), for every
+    position. The next two say that the prediction is the conditional probability of the token w, given what stands
+    elsewhere, and that it is W times the conditional probabilities of the states. The paper says so of the positions
+    behind the prompt. At the prompt's own position it holds, too, if w is emitted there as it is elsewhere. The last
+    part says that the prediction is 0 where what stands elsewhere is impossible. *)
+Lemma lemma_C_1 n u (x : text X n) (i : 'I_n.+2) :
+  let e := prompted M u x in
+  let rest := replace e i one in
+  [/\ forall h, tau M e i h = joint_e M rest (lift ord0 i) h,
+      Pr_e M rest != 0 -> forall w, Gbar M e i w = Pr_e M (replace e i (W w)) / Pr_e M rest,
+      Pr_e M rest != 0 -> forall w,
+        Gbar M e i w = \sum_h W w h * (joint_e M rest (lift ord0 i) h / Pr_e M rest) &
+      Pr_e M rest = 0 -> forall w, Gbar M e i w = 0].
+Proof.
+move=> e rest.
+have norm : \sum_h tau M e i h = Pr_e M rest.
+  by rewrite (Pr_e_joint _ _ (lift ord0 i)); apply: eq_bigr => h _; exact: tau_joint.
+have mixed : Pr_e M rest != 0 -> forall w,
+    Gbar M e i w = \sum_h W w h * (joint_e M rest (lift ord0 i) h / Pr_e M rest).
+  by move=> /negPf possible w; rewrite /Gbar norm possible; apply: eq_bigr => h _; rewrite tau_joint.
+split=> [h|possible w|//|zero w]; first exact: tau_joint.
+  rewrite mixed // (Pr_e_joint _ (replace _ _ (W w)) (lift ord0 i)) big_distrl /=; apply: eq_bigr => h _.
+  by rewrite joint_replace tau_joint mulrA (mulrC (W w h)).
+by rewrite /Gbar norm zero eqxx.
+Qed.
 
 Lemma evidence_put n (x : text X n) (i : 'I_n) token :
   evidence M (put x i token) = replace (evidence M x) i (embed M token).

@@ -28,7 +28,7 @@ Lemma Pr_put_joint (m : memory) n (x : text X n) (i : 'I_n) token :
   \sum_h joint (given M m) (put x i (mask X)) (lift ord0 i) h * embed (given M m) token h.
 Proof.
 rewrite Pr_put; apply: eq_bigr => h _; congr (_ * _).
-by rewrite lemma_C_1 /joint -/(evidence _ _) evidence_put.
+by rewrite tau_joint /joint -/(evidence _ _) evidence_put.
 Qed.
 
 Lemma embed_given (m : memory) token h : embed (given M m) token h = membed M token (m h.1) h.
@@ -188,6 +188,16 @@ Qed.
 
 End Text.
 
+(** The same where only the rest of the text is possible. *)
+Lemma recoverable_given_rest n (x : text X n) i : 0 < mPr M omega (put x i (mask X)) ->
+  recoverable_given x i <= 1 /\ sure M omega j D x i = (recoverable_given x i == 1).
+Proof.
+have same : put (put x i (mask X)) i (mask X) = put x i (mask X).
+  by apply: eq_from_tnth => k; rewrite !tnth_mktuple; case: (k == i).
+move=> possible; have := (recoverable_given_le1 possible i, sure_given possible i).
+by rewrite /recoverable_given /sure /word_joint same => -[].
+Qed.
+
 Section Head.
 
 (** A key that measures how surely a state is recoverable, and values that recover its joint probability with v. *)
@@ -291,6 +301,66 @@ move=> assumed; apply: (@fin_all_exists _ _ (fun p b =>
     forall v h, P v h -> \sum_w b w * W w v h = (R_ p.2 && ((v, h) == p))%:R)) => p.
 apply: (recoverable_score assumed) => v h not_r.
 by case: eqP => [eq|_]; rewrite ?andbF // -eq /= (negPf not_r).
+Qed.
+
+(** For Claims D.3 and D.10. If a prediction mixes the columns of pairs in P, linear maps recover how much of it are
+    the recoverable states, alone and with the memory. The first one gives a vector whose absolute values sum to 1. *)
+Lemma read_outs P : separated M P j D ->
+  exists (Theta1 : state -> X -> R) (Theta2 : V -> state -> X -> R),
+  forall (c : V -> state -> R) (g : X -> R), (forall v h, 0 <= c v h) -> \sum_h \sum_v c v h = 1 ->
+  (forall v h, ~~ P v h -> c v h = 0) -> (forall w, g w = mixture M c w) ->
+  [/\ forall h, R_ h -> \sum_w Theta1 h w * g w = \sum_v c v h,
+      \sum_h `|\sum_w Theta1 h w * g w| = 1 &
+      forall v h, R_ h -> \sum_w Theta2 v h w * g w = c v h].
+Proof.
+move=> assumed; have [key keyP] := key_exists assumed.
+have /fin_all_exists [alone aloneP] : forall h : state, exists b : X -> R,
+    forall v h', P v h' -> \sum_w b w * W w v h' = (R_ h && (h' == h))%:R.
+  move=> h; apply: (recoverable_score assumed) => v h' not_r.
+  by case: eqP => [eq|_]; rewrite ?andbF // -eq (negPf not_r).
+have [recover recoverP] := recover_exists assumed.
+(* One state that is not recoverable, if there is one, takes what is left. *)
+pose rest : option state := [pick h | ~~ R_ h].
+exists (fun h => if R_ h then alone h else if rest == Some h then fun w => 1 - key w else fun=> 0).
+exists (fun v h => recover (v, h)) => c g c_ge0 total c_P gP.
+have scored b t : (forall v h, P v h -> \sum_w b w * W w v h = t v h) ->
+    \sum_w b w * g w = \sum_h \sum_v t v h * c v h.
+  move=> bP; rewrite (eq_bigr (fun w => \sum_h \sum_v b w * W w v h * c v h)); last first.
+    move=> w _; rewrite gP big_distrr; apply: eq_bigr => h _.
+    by rewrite big_distrr; apply: eq_bigr => v _; exact: mulrA.
+  rewrite exchange_big; apply: eq_bigr => h _; rewrite exchange_big; apply: eq_bigr => v _ /=.
+  rewrite -big_distrl /=; case: (boolP (P v h)) => [/bP -> //|/c_P ->]; by rewrite !mulr0.
+have alone_score h : R_ h -> \sum_w alone h w * g w = \sum_v c v h.
+  move=> r; rewrite (scored _ _ (aloneP h)) (bigD1 h) //= [X in _ + X]big1 ?addr0 => [|h' /negPf ne].
+    by apply: eq_bigr => v _; rewrite r eqxx mul1r.
+  by rewrite big1 // => v _; rewrite ne andbF mul0r.
+have key_scored : \sum_w key w * g w = \sum_(h | R_ h) \sum_v c v h.
+  rewrite (scored _ _ keyP) [RHS]big_mkcond; apply: eq_bigr => h _ /=.
+  by case: (R_ h); [apply: eq_bigr => v _; exact: mul1r | rewrite big1 // => v _; exact: mul0r].
+split=> [h r||v h r]; first by rewrite r alone_score.
+  rewrite (bigID R_) /= (eq_bigr (fun h => \sum_v c v h)) => [|h r]; last first.
+    by rewrite r alone_score ?ger0_norm ?sumr_ge0.
+  have others : \sum_(h | R_ h) \sum_v c v h = 1 - \sum_(h | ~~ R_ h) \sum_v c v h.
+    by rewrite -total [X in X - _](bigID R_) /= addrK.
+  have others_ge0 : 0 <= \sum_(h | ~~ R_ h) \sum_v c v h by rewrite !sumr_ge0 // => h _; rewrite sumr_ge0.
+  rewrite others /rest; case: pickP => [h0 not_r|all_r]; last first.
+    by rewrite !big_pred0 ?addr0 ?subr0 // => h; exact: all_r.
+  rewrite [X in _ + X](bigD1 h0) //= (negPf not_r) eqxx [X in _ + (_ + X)]big1 ?addr0; last first.
+    move=> h /andP [/negPf r ne]; have /negPf -> : Some h0 != Some h by apply: contra ne => /eqP [->].
+    by rewrite r big1 ?normr0 // => w _; rewrite mul0r.
+  have -> : \sum_w (1 - key w) * g w = \sum_(h | ~~ R_ h) \sum_v c v h.
+    rewrite (scored _ (fun v h => 1 - (R_ h)%:R)) => [|v h in_P]; last first.
+      rewrite -(keyP v h in_P) -[X in X - _](words_sums_to_1 M v h) -sumrB.
+      by apply: eq_bigr => w _; rewrite mulrBl mul1r.
+    rewrite [RHS]big_mkcond; apply: eq_bigr => h _ /=; case: (R_ h) => /=.
+      by rewrite big1 // => v _; rewrite subrr mul0r.
+    by apply: eq_bigr => v _; rewrite subr0 mul1r.
+  by rewrite ger0_norm // subrK.
+rewrite (scored _ _ (recoverP (v, h))) (bigD1 h) //= [X in _ + X]big1 ?addr0 => [|h' ne]; last first.
+  by rewrite big1 // => v' _; rewrite xpair_eqE (negPf ne) !andbF mul0r.
+rewrite (bigD1 v) //= [X in _ + X]big1 ?addr0 => [|v' ne]; last first.
+  by rewrite xpair_eqE (negPf ne) /= andbF mul0r.
+by rewrite r eqxx mul1r.
 Qed.
 
 End Attention.

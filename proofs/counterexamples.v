@@ -165,35 +165,38 @@ Qed.
 
 End Twins.
 
-(** Theorem 3.3 fails without Assumption 3.1. There are a regular hidden Markov model, a task and two texts that can
-    occur, such that every linear head on the prediction at a mask in front gives one of the two texts a wrong label. *)
+(** Theorem 3.3 fails without Assumption 3.1. There are a regular hidden Markov model, a task and two texts of
+    one token that can occur, such that every linear head on the prediction at a mask in front gives one of the two
+    texts a wrong label. *)
 Theorem theorem_3_3_needs_independent_columns (R : realFieldType) :
-  exists (H X : finType) (M : hmm R H X) (mu : H -> R) (x y : text X 1),
-  [/\ assumption_3_2 M, 0 < Pr M x, 0 < Pr M y &
-   forall b : X -> R, ~ (label M mu x = (0 <= \sum_w b w * G M [tuple of mask X :: x] ord0 w) /\
-                         label M mu y = (0 <= \sum_w b w * G M [tuple of mask X :: y] ord0 w))].
+  exists (H X : finType) (M : hmm R H X) (mu : H -> R) (x y : X),
+  let text_x := [tuple Some x] in let text_y := [tuple Some y] in
+  [/\ assumption_3_2 M, 0 < Pr M text_x, 0 < Pr M text_y &
+   forall b : X -> R, ~ (label M mu text_x = (0 <= \sum_w b w * G M [tuple of mask X :: text_x] ord0 w) /\
+                         label M mu text_y = (0 <= \sum_w b w * G M [tuple of mask X :: text_y] ord0 w))].
 Proof.
-exists [finType of 'I_3], [finType of 'I_2], (twins R), (@twins_mu R), (only ord0), (only (lift ord0 ord0)).
-split; rewrite ?twins_possible ?invr_gt0 ?ltr0n //; first exact: twins_regular.
+exists [finType of 'I_3], [finType of 'I_2], (twins R), (@twins_mu R), ord0, (lift ord0 ord0).
+rewrite /= -!/(only _); split; rewrite ?twins_possible ?invr_gt0 ?ltr0n //; first exact: twins_regular.
 move=> b; rewrite !twins_label => -[no yes]; move: yes; set s := \sum_w _.
 suff -> : s = \sum_w b w * G (twins R) [tuple of mask _ :: only ord0] ord0 w by rewrite -no.
 by apply: eq_bigr => w _; rewrite !twins_G.
 Qed.
 
 (** Theorem 3.6 fails without part 3 of Assumption 3.5. There are a regular hidden Markov model, a task, a set D of
-    essential states with parts 1 and 2 of that assumption, and two texts that can occur, such that with every prompt
-    (of whatever entries) every linear head gives one of the two texts a wrong label. *)
+    essential states with parts 1 and 2 of that assumption, and two texts of one token that can occur. Whatever the
+    prompt and the linear head are, one of the two texts gets a wrong label. *)
 Theorem theorem_3_6_needs_part_3 (R : realFieldType) :
-  exists (H X : finType) (M : hmm R H X) (mu : H -> R) (D : {pred H}) (x y : text X 1),
+  exists (H X : finType) (M : hmm R H X) (mu : H -> R) (D : {pred H}) (x y : X),
+  let text_x := [tuple Some x] in let text_y := [tuple Some y] in
   [/\ assumption_3_2 M,
       independent_columns M D /\ (forall h, mu h != 0 -> h \in D),
-      0 < Pr M x, 0 < Pr M y &
+      0 < Pr M text_x, 0 < Pr M text_y &
    forall (u : embedding R H) (b : X -> R),
-   ~ (label M mu x = (0 <= \sum_w b w * Gbar M (prompted M u x) (gap 1) w) /\
-      label M mu y = (0 <= \sum_w b w * Gbar M (prompted M u y) (gap 1) w))].
+   ~ (label M mu text_x = (0 <= \sum_w b w * Gbar M (prompted M u text_x) (gap 1) w) /\
+      label M mu text_y = (0 <= \sum_w b w * Gbar M (prompted M u text_y) (gap 1) w))].
 Proof.
 exists [finType of 'I_3], [finType of 'I_2], (twins R), (@twins_mu R), twins_essential.
-exists (only ord0), (only (lift ord0 ord0)).
+exists ord0, (lift ord0 ord0); rewrite /= -!/(only _).
 split; rewrite ?twins_possible ?invr_gt0 ?ltr0n //; first exact: twins_regular.
   by split; [exact: twins_independent | exact: twins_weighs].
 move=> u b; rewrite !twins_label => -[no yes]; move: yes; set s := \sum_w _.
@@ -255,16 +258,16 @@ Proof. by rewrite coin_Pr big_tuple !big_ord_recl big_ord0 !tnth_mktuple mulr1. 
 End Coin.
 
 (** Proposition D.1 is false as printed, with the joint probability P[M_J, J, S, X_{-i} = x_{-i}] on the right. There
-    are a memory model, a text and a position, for which what stands elsewhere can occur, but for which the two sides
-    of the printed equation differ at every token. *)
+    are a memory model, a text without masks and a position, for which what stands elsewhere can occur, but for which
+    the two sides of the printed equation differ at every token. *)
 Theorem proposition_D_1_as_printed_is_false (R : realFieldType) :
   exists (N : nat) (V S X : finType) (M : memory_hmm R N V S X) (n : nat) (x : text X n) (i : 'I_n),
-  0 < mPr M (prior M) (put x i (mask X)) /\
-  forall w : X, mG M (prior M) x i w <> \sum_h \sum_v words M w v h * word_joint M (prior M) x i v h.
+  [/\ forall k, tnth x k != mask X, 0 < mPr M (prior M) (put x i (mask X)) &
+   forall w : X, mG M (prior M) x i w <> \sum_h \sum_v words M w v h * word_joint M (prior M) x i v h].
 Proof.
 pose x : text [finType of bool] 2 := [tuple Some true; Some true].
 exists 1%N, [finType of unit], [finType of unit], [finType of bool], (coin R), 2%N, x, ord0.
-split=> [|w]; first by rewrite coin_put mul1r invr_gt0 ltr0n.
+split=> [k||w]; [by case: k => [[|[|//]] ?] | by rewrite coin_put mul1r invr_gt0 ltr0n |].
 rewrite -(proposition_D_1 (coin R) (prior (coin R)) x ord0 (Some w)) /mG !coin_put /= mul1r => /eqP.
 by rewrite mulfK ?invr_eq0 ?pnatr_eq0 // -[X in X == _]mulr1 (inj_eq (mulfI _)) ?invr_eq0 ?pnatr_eq0 //
   eq_sym invr_eq1 pnatr_eq1.

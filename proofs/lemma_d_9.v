@@ -1,7 +1,8 @@
 (** * Lemma D.9 is false as printed *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From hmm Require Import definitions messages left_inverse section_3 appendix_c attention section_4 appendix_d counterexamples.
+From hmm Require Import definitions messages left_inverse section_3 appendix_c attention lifting appendix_d_lemmas
+  counterexamples.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -55,7 +56,7 @@ Definition sure_by_text (R : realFieldType) N (V S X : finType) (M : memory_hmm 
 (** The rest of prompt and text can occur, if position i is left out. *)
 Definition possible_without (R : realFieldType) N (V S X : finType) (M : memory_hmm R N V S X)
     (u : lifted_state N V S -> R) n (x : text X n) (i : 'I_n.+1) : Prop :=
-  0 < Pr_e (lifted M) (replace (mprompted M u x) i (@one R (lifted_state N V S))).
+  0 < rest_Pr M u x i.
 
 Section Shrinking.
 
@@ -214,7 +215,7 @@ Fact joint_at_first m (x : text tokens 2) h :
 Proof.
 have -> : joint (given shrinking m) (put x first (mask tokens)) (lift ord0 first) h =
     tau (given shrinking m) (evidence (given shrinking m) x) first h.
-  by rewrite lemma_C_1 /joint -/(evidence _ _) evidence_put.
+  by rewrite tau_joint /joint -/(evidence _ _) evidence_put.
 rewrite tau_formula take0 [from_left _ _ _ _]/= (marginal_stationary shrinking_stationary m 1).
 case/tupleP: x => t1 x; case/tupleP: x => t2 x; rewrite (tuple0 x) tnthS tnth0 /=.
 by congr (_ * _); apply: eq_bigr => h' _; rewrite mulr1.
@@ -226,7 +227,7 @@ Fact joint_at_second m (x : text tokens 2) h :
 Proof.
 have -> : joint (given shrinking m) (put x second (mask tokens)) (lift ord0 second) h =
     tau (given shrinking m) (evidence (given shrinking m) x) second h.
-  by rewrite lemma_C_1 /joint -/(evidence _ _) evidence_put.
+  by rewrite tau_joint /joint -/(evidence _ _) evidence_put.
 rewrite tau_formula; case/tupleP: x => t1 x; case/tupleP: x => t2 x; rewrite (tuple0 x) tnth0 mulr1.
 by apply: eq_bigr => h' _; rewrite (marginal_stationary shrinking_stationary m 1).
 Qed.
@@ -288,6 +289,27 @@ move: in_x; rewrite !inE => /orP [] /eqP ->; case: k => [[|[|[|//]]] ?];
   by rewrite /shrinking_words /table divr_gt0 ?ltr0n.
 Qed.
 
+(** Prompt and text can occur together, and the texts have no masks. *)
+Fact shrinking_with (x : text tokens 2) : x \in [:: zero_two; one_two] ->
+  0 < with_Pr shrinking (prompt j shrinking_mu) x.
+Proof.
+move=> in_x; pose m : values := [ffun=> false].
+apply: (@Pr_e_gt0 _ _ _ _ _ _ (m, r) [tuple (m, r); (m, p); (m, q)]).
+  move=> k l.
+  case: (unliftP ord0 k) => [k' ->|->]; last by rewrite tnth0 ler0n.
+  by rewrite tnthS tnth_map /lift_up /membed; case: (tnth x k') => [w|]; [exact: words_ge0 | exact: ler01].
+rewrite mulr_gt0 ?mulr_gt0 ?invr_gt0 ?ltr0n ?divr_gt0 ?ltr0n //.
+  apply: prodr_gt0 => k _; rewrite /= /lifted_transition.
+  by case: k => [[|[|[|//]]] ?]; rewrite /= eqxx mulr1 /shrinking_move /table divr_gt0 ?ltr0n.
+apply: prodr_gt0 => k _.
+move: in_x; rewrite !inE => /orP [] /eqP ->; case: k => [[|[|[|//]]] ?];
+  rewrite /tnth /= /prompt /kept /lift_up /= ?ffunE /= ?oner_eq0 ?ltr01 //;
+  by rewrite /shrinking_words /table divr_gt0 ?ltr0n.
+Qed.
+
+Fact shrinking_tokens (x : text tokens 2) : x \in [:: zero_two; one_two] -> forall i, tnth x i != mask tokens.
+Proof. by rewrite !inE => /orP [] /eqP -> i; case: i => [[|[|//]] ?]. Qed.
+
 End Shrinking.
 
 (** Lemma D.9 is false as printed. There are a regular and stationary model, a task and recoverable states that satisfy
@@ -300,7 +322,8 @@ Theorem lemma_D_9_is_false (R : realFieldType) :
   exists (N : nat) (V S X : finType) (M : memory_hmm R N V S X) (j : 'I_N) (D : {pred S}) (mu : V -> R),
   [/\ forall m, assumption_3_2 (given M m), stationary M, assumption_D_5 M mu j D &
    forall (K : finType) (a : attention_head R N V S X K), exists (n : nat) (x : text X n),
-   [/\ forall i, possible_without M (prompt j mu) x i,
+   [/\ (forall i, tnth x i != mask X) /\ 0 < with_Pr M (prompt j mu) x,
+       forall i, possible_without M (prompt j mu) x i,
        sure_by_text M j D x != set0 &
        attended a (mGbar M (mprompted M (prompt j mu) x)) <> sure_by_text M j D x]].
 Proof.
@@ -325,9 +348,11 @@ have same_score i : score a (predicted zero_two) (lift ord0 i) = score a (predic
 have [right_zero|wrong] := eqVneq (attended a (predicted zero_two))
     (sure_by_text (shrinking R) ord0 shrinking_D zero_two); last first.
   have in_x : zero_two \in [:: zero_two; one_two] by rewrite inE eqxx.
-  by exists zero_two; split; [exact: shrinking_possible | exact: nonempty | apply/eqP].
+  exists zero_two; split; [| exact: shrinking_possible | exact: nonempty | exact/eqP].
+  by split; [exact: shrinking_tokens | exact: shrinking_with].
 have in_x : one_two \in [:: zero_two; one_two] by rewrite !inE eqxx orbT.
-exists one_two; split; [exact: shrinking_possible | exact: nonempty | move=> right_one].
+exists one_two; split; [| exact: shrinking_possible | exact: nonempty | move=> right_one].
+  by split; [exact: shrinking_tokens | exact: shrinking_with].
 have /negP := second_not_sure R; apply; rewrite -in_sure -right_one inE; apply/forallP => i.
 have most : lift ord0 ord0 \in attended a (predicted one_two) by rewrite /predicted right_one first_in.
 move: most; rewrite inE => /forallP /(_ i) le; apply: le_trans le _; rewrite -!same_score.

@@ -1,6 +1,6 @@
 (** * Section 3 and Appendix B: linear heads *)
 
-From mathcomp Require Import all_ssreflect all_algebra ring.
+From mathcomp Require Import all_ssreflect all_algebra.
 From hmm Require Import definitions messages left_inverse.
 
 Set Implicit Arguments.
@@ -36,12 +36,15 @@ Lemma joint_first n (x : text X n) h :
 Proof. by rewrite /joint joint_weighted weighted_first. Qed.
 
 (** P[X = x] = sum over h of P[H_k = h, X = x], for every k. *)
-Lemma Pr_joint n (x : text X n) k : Pr M x = \sum_h joint M x k h.
+Lemma Pr_e_joint n (e : n.-tuple (embedding R H)) k : Pr_e M e = \sum_h joint_e M e k h.
 Proof.
-rewrite /Pr /Pr_e /joint /joint_e [RHS]exchange_big /=; apply: eq_bigr => h0 _.
+rewrite /Pr_e /joint_e [RHS]exchange_big /=; apply: eq_bigr => h0 _.
 rewrite [RHS](exchange_big_dep predT) //=; apply: eq_bigr => p _.
 by rewrite (big_pred1 (tnth [tuple of h0 :: p] k)) // => h; rewrite eq_sym.
 Qed.
+
+Lemma Pr_joint n (x : text X n) k : Pr M x = \sum_h joint M x k h.
+Proof. exact: Pr_e_joint. Qed.
 
 Lemma put_first n (x : text X n) token token' :
   put [tuple of token' :: x] ord0 token = [tuple of token :: x].
@@ -68,15 +71,29 @@ Qed.
 (** H_1 can be in every state in which H_0 can be. *)
 Definition reaches_the_start : Prop := forall h, initial M h != 0 -> marginal_1 h != 0.
 
-(** Claim B.1: P[H_0 | X_1.. = x] and P[H_1 | X_2.. = x] differ by a factor for each state and one for the text. *)
-Lemma claim_B_1 n (x : text X n) h :
-  joint M [tuple of mask X :: x] (lift ord0 ord0) h * initial M h = marginal_1 h * joint M x ord0 h.
+(** Masks in front of a text move the states on. *)
+Lemma weighted_masks i k a n (x : text X n) h : a =1 marginal M k ->
+  weighted M a (evidence [tuple of nseq i (mask X) ++ x]) (inord i) h = marginal M (i + k) h * back M (evidence x) h.
 Proof.
-rewrite /joint !joint_weighted.
-have -> : map_tuple (embed M) [tuple of mask X :: x] = [tuple of embed M (mask X) :: evidence x].
-  by apply: val_inj.
-rewrite weighted_later !weighted_first; have -> : embed M (mask X) h = 1 by [].
-rewrite mulr1 -[step _ _ _]/(marginal M 1 h) /evidence; ring.
+elim: i k a h => [|i IH] k a h ak.
+  have -> : inord 0 = ord0 :> 'I_(0 + n).+1 by apply: val_inj; rewrite /= inordK.
+  by rewrite weighted_first ak.
+have -> : evidence [tuple of nseq i.+1 (mask X) ++ x] =
+    [tuple of embed M (mask X) :: evidence [tuple of nseq i (mask X) ++ x]] by apply: val_inj.
+have -> : inord i.+1 = lift ord0 (inord i) :> 'I_(i.+1 + n).+1.
+  by apply: val_inj; rewrite /= inordK ?ltnS ?leq_addr // inordK ?ltnS ?leq_addr.
+rewrite weighted_later (IH k.+1) ?addnS // => h' /=.
+by rewrite mulr1; apply: eq_bigr => h0 _; rewrite ak.
+Qed.
+
+(** Claim B.1: P[H_0 | X_1.. = x] and P[H_i | X_{i+1}.. = x] differ by a factor for each state, P[H_i] / P[H_0], and
+    one for the text. The joint probabilities are compared, and both are sums over paths. The text stands after i masks.
+    The chain need not be ergodic, and i and the length of the text may also be 0. *)
+Lemma claim_B_1 i n (x : text X n) h :
+  joint M [tuple of nseq i (mask X) ++ x] (inord i) h * initial M h = marginal M i h * joint M x ord0 h.
+Proof.
+rewrite joint_first /joint joint_weighted.
+by rewrite (weighted_masks _ (k := 0) (a := initial M)) // addn0 mulrAC mulrA.
 Qed.
 
 Lemma marginal_1_ge0 h : 0 <= marginal_1 h.

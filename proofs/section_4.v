@@ -24,14 +24,6 @@ Definition word_posterior n (x : text X n) i v h : R := word_joint M omega x i v
 (** P[H_i = h | X_{-i} = x_{-i}] *)
 Definition state_posterior n (x : text X n) i h : R := (\sum_v word_joint M omega x i v h) / elsewhere x i.
 
-(** The score of a weighting of all columns, given a text that can occur. *)
-Lemma scored (b : X -> R) (t : V -> state N S -> R) n (x : text X n) i :
-  (forall v h, \sum_w b w * words M w v h = t v h) ->
-  \sum_w b w * G x i w = (\sum_h \sum_v t v h * word_joint M omega x i v h) / elsewhere x i.
-Proof.
-move=> bP; apply: (@weighted_prediction _ _ _ _ _ M omega n x i b (fun _ _ => true) t) => //.
-Qed.
-
 (** Claim D.3: linear maps recover from the prediction how probable the recoverable states are, alone and with the
     memory. The first one gives a vector whose absolute values sum to 1. *)
 Lemma claim_D_3 : exists (Theta1 : state N S -> X -> R) (Theta2 : V -> state N S -> X -> R),
@@ -40,55 +32,16 @@ Lemma claim_D_3 : exists (Theta1 : state N S -> X -> R) (Theta2 : V -> state N S
       \sum_h `|\sum_w Theta1 h w * G x i w| = 1 &
       forall v h, recoverable j D h -> \sum_w Theta2 v h w * G x i w = word_posterior x i v h].
 Proof.
-have [key keyP] := key_exists assumed.
-have /fin_all_exists [alone aloneP] : forall h : state N S, exists b : X -> R,
-    forall v h', \sum_w b w * words M w v h' = (recoverable j D h && (h' == h))%:R.
-  move=> h; have [|b bP] := recoverable_score assumed (t := fun v h' => (recoverable j D h && (h' == h))%:R).
-    by move=> v h' not_r; case: eqP => [eq|_]; rewrite ?andbF // -eq (negPf not_r).
-  by exists b => v h'; rewrite bP.
-have [recover recoverP] := recover_exists assumed.
-(* One state that is not recoverable, if there is one, takes what is left. *)
-pose rest : option (state N S) := [pick h | ~~ recoverable j D h].
-exists (fun h => if recoverable j D h then alone h else if rest == Some h then fun w => 1 - key w else fun=> 0).
-exists (fun v h => recover (v, h)) => n x i possible.
-have alone_score h : recoverable j D h -> \sum_w alone h w * G x i w = state_posterior x i h.
-  move=> r; rewrite (scored x i (aloneP h)) /state_posterior; congr (_ / _).
-  rewrite (bigD1 h) //= [X in _ + X]big1 ?addr0 => [|h' /negPf ne].
-    by apply: eq_bigr => v _; rewrite r eqxx mul1r.
-  by rewrite big1 // => v _; rewrite ne andbF mul0r.
-split=> [h r||v h r]; first by rewrite r alone_score.
-  have posterior_ge0 h : 0 <= state_posterior x i h.
-    rewrite divr_ge0 ?(ltW (elsewhere_gt0 (prior_ge0 M) possible i)) // sumr_ge0 // => v _.
-    by apply: word_joint_ge0; exact: prior_ge0.
-  have certain : \sum_(h | recoverable j D h) state_posterior x i h = recoverable_given M omega j D x i.
-    by rewrite /recoverable_given big_distrl.
-  rewrite (bigID (recoverable j D)) /=.
-  rewrite (eq_bigr (state_posterior x i)) => [|h r]; last by rewrite r alone_score ?ger0_norm.
-  have key_given : \sum_w key w * G x i w = recoverable_given M omega j D x i.
-    by apply: (@key_score _ _ _ _ _ M omega j D (fun _ _ => true) key) => // v h _; exact: keyP.
-  have total : \sum_w 1 * G x i w = 1.
-    rewrite (scored x i (t := fun _ _ => 1)) => [|v h].
-      have -> : \sum_h \sum_v 1 * word_joint M omega x i v h = elsewhere x i.
-        by rewrite elsewhere_sum; apply: eq_bigr => h _; apply: eq_bigr => v _; rewrite mul1r.
-      by rewrite divff // lt0r_neq0 // elsewhere_gt0 //; exact: prior_ge0.
-    by rewrite -[RHS](words_sums_to_1 M v h); apply: eq_bigr => w _; rewrite mul1r.
-  rewrite certain /rest; case: pickP => [h0 not_r|all_r]; last first.
-    rewrite [X in _ + X]big_pred0 ?addr0; last by move=> h; exact: all_r.
-    rewrite -certain /state_posterior -big_distrl /= (eq_bigl predT) => [|h]; last first.
-      by have := all_r h; case: (recoverable j D h).
-    by rewrite -elsewhere_sum divff // lt0r_neq0 // elsewhere_gt0 //; exact: prior_ge0.
-  rewrite (bigD1 h0) //= (negPf not_r) eqxx [X in _ + (_ + X)]big1 ?addr0 => [|h /andP [/negPf r ne]]; last first.
-    have /negPf -> : Some h0 != Some h by apply: contra ne => /eqP [->].
-    by rewrite r big1 ?normr0 // => w _; rewrite mul0r.
-  rewrite (eq_bigr (fun w => 1 * G x i w - key w * G x i w)); last by move=> w _; rewrite mulrBl.
-  rewrite sumrB total key_given ger0_norm ?subr_ge0; first by rewrite addrC subrK.
-  by apply: recoverable_given_le1 => //; exact: prior_ge0.
-rewrite (scored x i (fun v' h' => recoverP (v, h) v' h' isT)) /word_posterior; congr (_ / _).
-rewrite (bigD1 h) //= [X in _ + X]big1 ?addr0 => [|h' ne]; last first.
-  by rewrite big1 // => v' _; rewrite xpair_eqE (negPf ne) !andbF mul0r.
-rewrite (bigD1 v) //= [X in _ + X]big1 ?addr0 => [|v' ne]; last first.
-  by rewrite xpair_eqE (negPf ne) /= andbF mul0r.
-by rewrite r eqxx mul1r.
+have [Theta1 [Theta2 read]] := read_outs assumed; exists Theta1, Theta2 => n x i possible.
+have gt0 := elsewhere_gt0 (prior_ge0 M) possible i.
+have [|||w|alone total with_memory] := read (word_posterior x i) (G x i).
+- by move=> v h; rewrite divr_ge0 ?(ltW gt0) // word_joint_ge0 //; exact: prior_ge0.
+- rewrite -[RHS](divff (lt0r_neq0 gt0)) [X in _ = X / _]elsewhere_sum big_distrl; apply: eq_bigr => h _ /=.
+  by rewrite big_distrl.
+- by [].
+- rewrite /mG proposition_D_1 /mixture big_distrl; apply: eq_bigr => h _ /=.
+  by rewrite big_distrl; apply: eq_bigr => v _ /=; rewrite mulrA.
+by split=> // h r; rewrite alone // /state_posterior big_distrl.
 Qed.
 
 (** Lemma D.2: a query and a key attend exactly to the sure positions, if there is one. *)
