@@ -280,7 +280,7 @@ def test_a_command_that_is_broken_off_goes_on_to_the_same_result(sent, tmp_path,
     assert checkpoints.load(checkpoint_path(spec, tmp_path))["done"] == 3
     if sent == signal.SIGINT:
         assert process.returncode == 130
-        assert "its network after 3 of 4 steps is kept: run it again to go on\n" in process.stderr
+        assert "its network after 3 of 4 steps is kept. Run it again to go on.\n" in process.stderr
     else:
         assert process.returncode == -signal.SIGKILL
     assert call(*command)[0] == 0

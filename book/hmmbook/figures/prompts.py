@@ -183,13 +183,11 @@ def attention_by_state(
 
 def table_of_chains() -> Table:
     """A row for each chain of task D, in percent, and the means in a last row."""
-    chains = tables.chains_of_task_d()
-    norms = chains.pop("its norm")
-    rows = []
-    for seed, shares in chains.iterrows():
-        rows.append([str(seed), *_percents(shares), f"{norms[seed]:,.0f}"])
-    rows.append(["mean", *_percents(chains.mean()), f"median {norms.median():,.0f}"])
-    return Table(["chain", *chains.columns, "norm of the fully fitted head"], rows)
+    columns = ["bound", "tuned head", "best head, exact", "small head", "1 vector", "20 vectors"]
+    chains = tables.chains_of_task_d()[columns]
+    rows = [[str(seed), *_percents(shares)] for seed, shares in chains.iterrows()]
+    rows.append(["mean", *_percents(chains.mean())])
+    return Table(["chain", *columns], rows)
 
 
 def _percents(shares: Series) -> list[str]:
