@@ -173,7 +173,9 @@ def check_theorem_3_3(seed: int) -> Checked:
 
     target = paths.start @ mu.numpy() / paths.later_chance  # It is not finite where r_x is not.
     scale = _scale(model.emission, mu, model.transition @ model.initial / model.initial)
-    size = max(largest(mu), 1e-6 * scale)
+    # With nearly dependent columns the head's weights are large, and so is the rounding of its scores. It allows for
+    # texts of 1,024 tokens, so scores below 1e-12 of the weights count as zero.
+    size = max(largest(mu), 1e-12 / instances.ROUNDING * scale)
     wrong = instances.mislabelled(head.label(probs), target, size)
 
     def sure_of(tied: Tensor, k: int) -> Tensor:
