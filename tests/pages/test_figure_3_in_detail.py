@@ -1,6 +1,7 @@
 """What the details of Figure 3 say of heads and prompts, from the stored trials and their models."""
 
 import pytest
+from lessons import run
 from pandas import DataFrame, Series
 from panels import LEFT_SIZES, lead, left_panel, over_all_sizes, percent
 
@@ -218,3 +219,10 @@ def test_with_more_steps_at_twice_muons_rate_prompts_tuned_as_in_appendix_e_are_
     assert percent(changed.prompt_accuracy) == "88%"
     assert percent(unchanged.prompt_accuracy) == "96%"
     assert (PRESETS["quick"]["muon_rate"], PRESETS["quick"]["steps"]) == (0.02, 400)
+
+
+def test_the_page_runs_where_the_stored_trials_lack_some_readers():
+    page = run("figure-3-in-detail", preset="paper", minutes=0.01)
+
+    assert "exact_prompt_accuracy" not in page["results"]
+    assert set(page["results"].n_states) == {30}
