@@ -2,7 +2,8 @@
 
 import jupytext
 import pytest
-from lessons import NOTEBOOKS
+from lessons import NOTEBOOKS, code_of, run
+from record import slow
 
 PAGES = sorted(path.stem for path in NOTEBOOKS.glob("*.md"))
 MOST_LINES = 150
@@ -54,3 +55,12 @@ def test_a_reader_is_shown_a_line_to_change(cells):
     marked = [line for cell in cells for line in lines_of(cell) if "# change me" in line]
 
     assert marked
+
+
+@slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_runs_with_another_seed(name):
+    parameters, *_ = code_of(name)
+    changes = {"seed": 4} if "\nseed: " in parameters else {}
+
+    assert run(name, **changes)
