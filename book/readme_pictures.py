@@ -16,7 +16,7 @@ from hmmbook.files import write_whole
 figures.use_style()
 trials = results("quick", STORE)
 trials = trials.query("changes == '' and n_memory == 1 and n_states in [4, 8, 10, 15, 25, 30]")
-picture = figure_3.panel(trials, "left")
+picture = figure_3.head_against_prompt(trials)
 png = io.BytesIO()
 picture.savefig(png, format="png", dpi=150)
 write_whole(Path(__file__).with_name("pictures") / "head-against-prompt.png", png.getvalue())

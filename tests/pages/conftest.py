@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import torch
 from lessons import run
+from panels import right_panel
 from section_4_2 import RAIN, SUN, THE
 
 from hmmbook.experiments.store import BEYOND
@@ -74,3 +75,15 @@ def of_task(stored):
         return chosen.set_index("seed")
 
     return trials
+
+
+@pytest.fixture(scope="module")
+def memory() -> pd.DataFrame:
+    """The stored trials of memory models in the right panel of Figure 3."""
+    return right_panel()[0]
+
+
+@pytest.fixture(scope="module")
+def vanilla() -> pd.DataFrame:
+    """The stored trials of vanilla models in the same panel."""
+    return right_panel()[1]

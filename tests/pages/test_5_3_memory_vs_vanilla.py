@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 from lessons import run
 from pandas import DataFrame
-from panels import ATTENTION, LINEAR, RIGHT_SIZES, memory_lead, right_panel
+from panels import ATTENTION, LINEAR, RIGHT_SIZES, memory_lead
 
 from hmmbook import TrialSpec, draw_model, draw_trial_task, load_result, mean_ci, result_path
 from hmmbook.experiments.intervals import difference_ci
@@ -15,16 +15,6 @@ from hmmbook.experiments.store import STORE
 from hmmbook.figures.memory_lead import published_lead
 from hmmlib import assumption_4_2, random_hmm, random_memory_hmm
 from hmmlib.theory.assumptions import exact_rank
-
-
-@pytest.fixture(scope="module")
-def memory() -> DataFrame:
-    return right_panel()[0]
-
-
-@pytest.fixture(scope="module")
-def vanilla() -> DataFrame:
-    return right_panel()[1]
 
 
 @pytest.fixture(scope="module")

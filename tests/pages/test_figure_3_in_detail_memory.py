@@ -16,16 +16,6 @@ EXACT_LINEAR = f"exact_{LINEAR}"
 
 
 @pytest.fixture(scope="module")
-def memory() -> DataFrame:
-    return right_panel()[0]
-
-
-@pytest.fixture(scope="module")
-def vanilla() -> DataFrame:
-    return right_panel()[1]
-
-
-@pytest.fixture(scope="module")
 def early_memory() -> DataFrame:
     return right_panel(steps=100)[0]
 

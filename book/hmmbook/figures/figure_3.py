@@ -52,15 +52,27 @@ def draw_line(axes: Axes, points: Series, look: tuple[str, str, str], label: str
             axes.plot([place, place], point.shown, color=colour, linewidth=1.2)
 
 
+def draw_published_means(axes: Axes, points: Series, look: Style, label: str) -> None:
+    """Draw the paper's means of a series, dotted with open markers.
+
+    Args:
+        axes: The axes.
+        points: The means, as `published` gives them.
+        look: The look of the series.
+        label: The name in the legend.
+    """
+    means = points.dropna().map(lambda point: point.mean)
+    mark = dict(color=look.colour, marker=look.marker, markersize=5)
+    axes.plot(means, label=label, **mark, **PUBLISHED)
+
+
 def _draw_published(axes: Axes, points: Series, series: str) -> None:
     """Draw the paper's means, dotted with open markers, and their 95% band."""
-    look = style(series)
-    label = f"{series}, published"
+    points = points.dropna()
+    draw_published_means(axes, points, style(series), f"{series}, published")
     low = [point.low for point in points]
     high = [point.high for point in points]
-    mark = dict(color=look.colour, marker=look.marker, markersize=5)
-    axes.plot(points.index, _means(points), label=label, **mark, **PUBLISHED)
-    band = dict(color=look.colour, alpha=0.08, linewidth=0)
+    band = dict(color=style(series).colour, alpha=0.08, linewidth=0)
     axes.fill_between(points.index, low, high, **band)
 
 
@@ -81,13 +93,13 @@ def panel(results: DataFrame, name: str, title: str = "") -> Figure:
         rows = results if is_left else results[(results.n_memory > 1) == of_memory_models]
         means = rows.groupby("size")[column].agg(mean_ci)
         draw_line(axes, means, style(series), series, shift)
-        _draw_published(axes, paper[series].dropna(), series)
+        _draw_published(axes, paper[series], series)
         shift = 0.15
     if is_left:
         axes.axvline(10, color=SOFT, linewidth=1, zorder=0)
-        axes.text(10.2, 0.46, "|H| = |X|", color=INK, fontsize=SMALL)
-    x_label = "hidden states |H|" if is_left else "|M||H|, with |H| = 4 for memory models"
-    axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02), title=title)
+        axes.text(10.4, 0.46, "more states than tokens", color=INK, fontsize=SMALL)
+    x_label = "hidden states" if is_left else "states, or pairs of memory value and state"
+    axes.set(xlabel=x_label, ylabel="accuracy on new texts", ylim=(0.44, 1.02), title=title)
     axes.set_xticks(sorted({*results["size"], *paper.index}))
     return finish(figure, 2)
 
@@ -106,7 +118,7 @@ def head_against_prompt(results: DataFrame) -> Figure:
     figure, axes = plt.subplots(figsize=(5.4, 3.8))
     for series, column in LEFT.items():
         draw_line(axes, by_size[column].agg(mean_ci), style(series), series)
-        draw_published_means(axes, paper[series], series)
+        draw_published_means(axes, paper[series], style(series), f"{series}, paper")
     if FULLY_FITTED in results:
         draw_line(axes, by_size[FULLY_FITTED].agg(mean_ci), EXACT[FULLY_FITTED], FULLY_FITTED)
     draw_floor(axes, by_size.majority_rate.mean())
@@ -116,21 +128,6 @@ def head_against_prompt(results: DataFrame) -> Figure:
     axes.set(xlabel="hidden states", ylabel="accuracy on new texts", ylim=(0.44, 1.02))
     axes.set_xticks(sorted({*by_size.groups, *paper.index}))
     return name_ends(figure)
-
-
-def draw_published_means(axes: Axes, points: Series, series: str, name: str = "") -> None:
-    """Draw the paper's means of a series, dotted with open markers.
-
-    Args:
-        axes: The axes.
-        points: The means, as `published` gives them.
-        series: The name of the series in the paper.
-        name: What stands in the legend, if it is not the name of the series.
-    """
-    look = style(series)
-    means = points.dropna().map(lambda point: point.mean)
-    mark = dict(color=look.colour, marker=look.marker, markersize=5)
-    axes.plot(means, label=f"{name or series}, paper", **mark, **PUBLISHED)
 
 
 def draw_floor(axes: Axes, shares: Series) -> None:
@@ -156,7 +153,7 @@ def prompts_by_size(results: DataFrame) -> Figure:
     """Draw the accuracy of tuned prompts by the number of hidden states, ours and the published one."""
     series = "prompt tuning"
     ours = results.groupby("n_states").prompt_accuracy.agg(mean_ci)
-    figure = lines({series: ours}, "hidden states |H|", "test accuracy")
+    figure = lines({series: ours}, "hidden states", "accuracy on new texts")
     _draw_published(figure.axes[0], published("left")[series], series)
     return finish(figure, 2)
 
@@ -185,7 +182,7 @@ def against_learned(results: DataFrame) -> Figure:
         drawn = dict(color=look.colour, marker=look.marker, linewidth=0.5, edgecolor="white")
         axes.scatter(results.learned, results[column], s=size, label=series, **drawn)
     x_label = "share learned (0: token frequencies, 1: least loss)"
-    axes.set(xlabel=x_label, ylabel="test accuracy", ylim=(0.44, 1.02))
+    axes.set(xlabel=x_label, ylabel="accuracy on new texts", ylim=(0.44, 1.02))
     return finish(figure, 2)
 
 

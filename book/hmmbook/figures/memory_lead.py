@@ -42,7 +42,7 @@ def memory_against_vanilla(pairs: dict[int, Pair]) -> Figure:
         column = RIGHT[series]
         means = Series({size: mean_ci(pair[side][column]) for size, pair in pairs.items()})
         draw_line(axes, means, style(series), kind)
-        draw_published_means(axes, paper[series], series, kind)
+        draw_published_means(axes, paper[series], style(series), f"{kind}, paper")
     draw_floor(axes, Series({size: pair.vanilla.majority_rate.mean() for size, pair in pairs.items()}))
     axes.set(xlabel="states, or pairs of memory value and state", ylabel="accuracy on new texts", ylim=(0.44, 1.02))
     axes.set_xticks(list(pairs))
