@@ -174,8 +174,8 @@ def check_theorem_3_3(seed: int) -> Checked:
     target = paths.start @ mu.numpy() / paths.later_chance  # It is not finite where r_x is not.
     scale = _scale(model.emission, mu, model.transition @ model.initial / model.initial)
     size = max(largest(mu), 1e-6 * scale)
-    # A head allows for the rounding of texts of 1,024 tokens. So it may be unsure of targets as small as that, but of no
-    # larger ones. Where it is sure, and at ties, its label has to be right.
+    # A head allows for the rounding of texts of 1,024 tokens. So it may be unsure of targets as small as that,
+    # but not of larger ones. Where it is sure, and at ties, its label has to be right.
     sure = head.sure(probs).numpy()
     hesitant = float((~sure & (abs(target) > 1e-12 * scale)).any())
     judged = sure | (target == 0)
