@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hmmlib.device import carries_tangent
+
 MASK = -1
 """The token that means "nothing observed here".
 
@@ -341,7 +343,11 @@ def as_tokens(tokens, n_tokens: int, device=None) -> Tensor:
         raise ValueError(f"tokens must have shape (n, T) with T at least 1, not {tuple(tokens.shape)}")
     least = 0 if tokens.dtype == torch.uint64 else MASK  # In int64 a large uint64 would become negative.
     converted = tokens.to(device=device, dtype=torch.int64)
-    if converted.numel() and (converted.min() < least or converted.max() >= n_tokens):
+    values = converted
+    if converted.device.type == "cpu" and not carries_tangent(converted):
+        # Torch would use its threads, and these spin afterwards beside the threads of the compiled loops.
+        values = converted.numpy()
+    if converted.numel() and (values.min() < least or values.max() >= n_tokens):
         text, position = ((converted < least) | (converted >= n_tokens)).nonzero()[0].tolist()
         outside = tokens[text, position].item()
         raise ValueError(f"tokens must be 0 to {n_tokens - 1}, or MASK = {MASK}, but one is {outside}")

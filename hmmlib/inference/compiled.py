@@ -19,14 +19,12 @@ from hmmlib.models.compiled import compiled, reduction
 
 ENTRIES = 2**11
 """About how many entries the messages of a block have. More would leave the first cache, and fewer cost more calls."""
+SEQUENCES = 2**7
+"""The most sequences of a block. A step reads one token of each, and these are far apart in memory."""
 STORED = 2**20
 """The most entries of messages that a thread stores for a block of several sequences."""
 NEVER = -(2**62)
 """The number that stands for the exponent of zero."""
-TINY = 2.0**-100
-"""A number below this is not inverted, because its inverse could be infinite."""
-LOW = 2.0**-20
-"""A message with a smaller sum is scaled at once. Three more factors of 1e-100 would bring it close to underflow."""
 
 
 class Chain(NamedTuple):
@@ -54,7 +52,7 @@ class Scaling(NamedTuple):
 
     powers: np.ndarray  # 2^-2bound, …, 2^bound
     bound: int  # the largest exponent of two
-    every: int  # after how many steps a message is scaled, if it is not below LOW earlier
+    low: float  # a lane is scaled if its sum is not above this
 
 
 @compiled
@@ -78,18 +76,22 @@ def total(message, out):
 
 
 @compiled
-def rescale(message, exponent, powers, bound, scratch, due):
-    """Divide each lane by the power of two just above its sum, and add the power's exponent to that of the lane.
+def rescale(message, exponent, scaling, scratch):
+    """Divide each lane that has a low sum by the power of two just above the sum, and add its exponent to the lane's.
 
-    This is done if scaling is `due`, and otherwise only for lanes whose sum is at most LOW.
+    The sums are written to `scratch`.
     """
+    powers = scaling.powers
+    bound = scaling.bound
+    low = scaling.low
     total(message, scratch)
     for b in range(message.shape[0]):
-        if not due and scratch[b] > LOW:
+        if scratch[b] > low:
             continue
         power = min(max(math.frexp(scratch[b])[1], -bound), bound)
         exponent[b] += power
         factor = powers[2 * bound - power]
+        scratch[b] *= factor
         for s in range(message.shape[1]):
             message[b, s] *= factor
 
@@ -100,11 +102,9 @@ def condition(message, rows, index, out):
     messages = message.reshape(len(index), -1)
     products = out.reshape(len(index), -1)
     for c in range(len(index)):
-        before = messages[c]
-        evidence = rows[index[c]]
-        product = products[c]
-        for s in range(len(evidence)):
-            product[s] = before[s] * evidence[s]
+        r = index[c]
+        for s in range(rows.shape[1]):
+            products[c, s] = messages[c, s] * rows[r, s]
 
 
 @compiled
@@ -117,7 +117,7 @@ def combine(forward, backward, out):
 
 @compiled
 def weigh(tau, exponent, chain, scaling, scratch, top):
-    """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two. Write it to `top`."""
+    """Multiply each lane by its prior, and give all lanes of a sequence one exponent of two. Return it as `top`."""
     prior = chain.prior
     prior_exponent = chain.prior_exponent
     values = len(prior)
@@ -139,11 +139,12 @@ def weigh(tau, exponent, chain, scaling, scratch, top):
                 factor = prior[k] * powers[2 * bound + max(exponent[b] - top[c], -2 * bound)]
             for s in range(tau.shape[1]):
                 tau[b, s] *= factor  # (D.3)
+    return top
 
 
 @compiled
 def gather(tau, query, sums, out):
-    """Add up the lanes of each group in a sequence, (G, S), and write D of these sums to out, (sequences, D)."""
+    """Add up the lanes of each group in a sequence, (G, S), and return D of these sums in `out`, (sequences, D)."""
     groups = query.groups
     entries = query.entries
     flat = sums.reshape(-1)
@@ -152,34 +153,30 @@ def gather(tau, query, sums, out):
         np.dot(groups, tau[c * values : (c + 1) * values], sums)
         for d in range(len(entries)):
             out[c, d] = flat[entries[d]]
+    return out
 
 
-@reduction
-def write(weights, columns, top, scratch, answer, laws, sizes, begin, at):
-    """Divide each row of weights (sequences, D) by its sum, multiply by the columns if there are any, and store it.
+@compiled
+def normalise(weights, scratch, out):
+    """Divide each row of weights by its sum, which is in `scratch`, and write it to out. A row of zeros stays zeros."""
+    # A division takes far longer than a product, so each sum is inverted once.
+    for c in range(len(out)):
+        scratch[c] = 1 / scratch[c] if scratch[c] > 0 else 0
+    for c in range(out.shape[0]):
+        for d in range(out.shape[1]):
+            out[c, d] = weights[c, d] * scratch[c]
 
-    Row c goes to laws[begin + c, at]. The mantissa and the exponent of its sum go to sizes[begin + c, at], if there is
-    room for them.
+
+@compiled
+def deliver(block_laws, laws):
+    """Write the laws of a block, (P, sequences, D), to those of its sequences, (sequences, P, D).
+
+    All positions of a sequence are written one after the other, which is faster than a position of all sequences.
     """
-    total(weights, scratch)
-    for c in range(len(weights)):
-        row = weights[c]
-        mass = scratch[c]
-        if sizes.shape[2]:
-            sizes[begin + c, at, 0] = mass
-            sizes[begin + c, at, 1] = top[c]
-        if 0 < mass < TINY:  # Its inverse could be infinite.
-            for d in range(len(row)):
-                row[d] /= mass
-            mass = weights.dtype.type(1)
-        inverse = 1 / mass if mass > 0 else weights.dtype.type(0)
-        target = row if len(columns) else laws[begin + c, at]
-        for d in range(len(row)):
-            target[d] = row[d] * inverse
-    if len(columns):
-        np.dot(weights, columns, answer)  # (D.1)
-        for c in range(len(weights)):
-            copy(answer[c], laws[begin + c, at])
+    for c in range(laws.shape[0]):
+        for at in range(laws.shape[1]):
+            for d in range(laws.shape[2]):
+                laws[c, at, d] = block_laws[at, c, d]
 
 
 class _Room(NamedTuple):
@@ -192,7 +189,7 @@ class _Room(NamedTuple):
     tau: np.ndarray  # (L, S)
     sums: np.ndarray  # (G, S)
     weights: np.ndarray  # (C, D)
-    answer: np.ndarray  # (C, X)
+    laws: np.ndarray  # (P, C, D) or (P, C, X), the laws of the block
     exponent: np.ndarray  # (L,), the exponents of the message
     top: np.ndarray  # (C,), the largest exponent of a sequence
     scratch: np.ndarray  # (L,)
@@ -207,8 +204,6 @@ def forward_pass(index, last, chain, rows, query, scaling, room):
     # Fields that every step needs are read once, because each reading counts a reference.
     first = query.first
     step = chain.step
-    powers = scaling.powers
-    bound = scaling.bound
     turns = room.turns
     stored = room.stored
     product = room.product
@@ -227,28 +222,25 @@ def forward_pass(index, last, chain, rows, query, scaling, room):
             for b in range(len(after)):
                 copy(chain.initial, after[b])
         message = after
-        rescale(message, exponent, powers, bound, scratch, i % scaling.every == 0)
+        rescale(message, exponent, scaling, scratch)
         if i >= first:
             copy(exponent, room.stored_exponent[i - first])
 
 
 @compiled
-def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, sizes):
+def backward_pass(index, last, chain, rows, query, scaling, room, laws, sizes):
     """Compute P[v_{i+1:T} | H_i] for a block of sequences, from H_T down to the first position that is asked for.
 
     Where both passes have a message, the law is written.
     """
     first = query.first
     back = chain.back
-    powers = scaling.powers
-    bound = scaling.bound
     stored = room.stored
     product = room.product
     exponent = room.exponent
     scratch = room.scratch
     tau = room.tau
-    weights = room.weights
-    top = room.top
+    columns = query.columns
     all_states = len(query.entries) == 0
     exponent[:] = 0
     message = room.turns[0]
@@ -260,19 +252,28 @@ def backward_pass(index, begin, last, chain, rows, query, scaling, room, laws, s
             copy(message.reshape(-1), product.reshape(-1))
         if i <= last:
             at = i - first
-            total_exponent = room.stored_exponent[at]
-            combine(stored[at], product if query.own else message, weights if all_states else tau)
-            for b in range(len(total_exponent)):
-                total_exponent[b] += exponent[b]
-            if all_states:
-                copy(total_exponent, top)
+            combine(stored[at], product if query.own else message, tau)
+            top = room.stored_exponent[at]
+            for b in range(len(top)):
+                top[b] += exponent[b]
+            weights = tau
+            if not all_states:
+                top = weigh(tau, top, chain, scaling, scratch, room.top)
+                weights = gather(tau, query, room.sums, room.weights)
+            rescale(weights, top, scaling, scratch)  # Then the inverse of a sum is finite.
+            if sizes.shape[2]:
+                for c in range(len(top)):
+                    sizes[c, at, 0] = scratch[c]
+                    sizes[c, at, 1] = top[c]
+            if len(columns):
+                normalise(weights, scratch, weights)
+                np.dot(weights, columns, room.laws[at])  # (D.1)
             else:
-                weigh(tau, total_exponent, chain, scaling, scratch, top)
-                gather(tau, query, room.sums, weights)
-            write(weights, query.columns, top, scratch, room.answer, laws, sizes, begin, at)
+                normalise(weights, scratch, room.laws[at])
         if i > first:
             np.dot(product, back, message)
-            rescale(message, exponent, powers, bound, scratch, i % scaling.every == 0)
+            rescale(message, exponent, scaling, scratch)
+    deliver(room.laws, laws)
 
 
 @compiled
@@ -297,21 +298,24 @@ def run_chain(chain, rows, index, query, scaling, laws, sizes):
     columns = query.columns
     kind = chain.initial.dtype
 
-    in_cache = max(ENTRIES // width, 8 // values)
+    in_cache = max(min(ENTRIES // width, SEQUENCES), 8 // values)
     in_memory = STORED // (width * positions)
     most = max(1, min(n, in_cache, in_memory))
     blocks = -(-n // most)
     together = -(-n // blocks)  # So all blocks have about the same size.
     lanes = together * values
+    stored = np.empty((positions, lanes, states), kind)
+    # A stored message is as wide as the law of a state. After it is read, the law can take its place.
+    in_place = stored.shape == (positions, together, laws.shape[2])
     room = _Room(
-        stored=np.empty((positions, lanes, states), kind),
+        stored=stored,
         stored_exponent=np.empty((positions, lanes), np.int64),
         turns=np.empty((2, lanes, states), kind),
         product=np.empty((lanes, states), kind),
         tau=np.empty((lanes, states), kind),
         sums=np.empty((len(query.groups), states), kind),
         weights=np.empty((together, len(columns) if len(columns) else laws.shape[2]), kind),
-        answer=np.empty((together, columns.shape[1]), kind),
+        laws=stored if in_place else np.empty((positions, together, laws.shape[2]), kind),
         exponent=np.empty(lanes, np.int64),
         top=np.empty(together, np.int64),
         scratch=np.empty(lanes, kind),
@@ -320,4 +324,6 @@ def run_chain(chain, rows, index, query, scaling, laws, sizes):
         begin = min(block, n - together)  # The last block is as wide as the others, and may overlap the one before.
         block_index = index[begin : begin + together]
         forward_pass(block_index, last, chain, rows, query, scaling, room)
-        backward_pass(block_index, begin, last, chain, rows, query, scaling, room, laws, sizes)
+        block_laws = laws[begin : begin + together]
+        block_sizes = sizes[begin : begin + together]
+        backward_pass(block_index, last, chain, rows, query, scaling, room, block_laws, block_sizes)

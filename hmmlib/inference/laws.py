@@ -18,12 +18,18 @@ from hmmlib.inference.evidence import Evidence
 from hmmlib.inference.forward_backward import MAX_EXPONENT, aggregated_messages, rescaled
 from hmmlib.inference.variables import Variable
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.models.tensors import carries_tangent
 
 BLOCK = 2**22
 """How many entries of evidence torch works on at a time. This bounds the memory in use."""
 SMALL = 2**16
 """The number of entries of evidence below which a second thread costs more than it saves."""
+FEW_STATES = 8
+"""With so few states the loops compute in float64 also for float32, because float32 would need more scaling."""
+LOW = {torch.float64: 2.0**-50, torch.float32: 1.0}
+"""The loops scale a message whose sum is not above this. In float32 that is every message.
+
+In float64 a product of two messages then loses no more than 2^-100 of the range of floats.
+"""
 
 
 def compiled_loops() -> ModuleType | None:
@@ -65,7 +71,7 @@ def needs_torch(model: HMM | MemoryHMM, evidence: Evidence) -> bool:
     for part in (evidence.rows, *vars(model).values()):
         if not isinstance(part, Tensor):
             continue
-        if carries_tangent(part) or (torch.is_grad_enabled() and part.requires_grad):
+        if device.carries_tangent(part) or (torch.is_grad_enabled() and part.requires_grad):
             return True
     return model.device.type != "cpu" or compiled_loops() is None or not evidence.index.numel()
 
@@ -102,7 +108,7 @@ def _law_in_loops(
     with_likelihood: bool,
 ) -> tuple[Tensor, Tensor]:
     loops = compiled_loops()
-    dtype = model.dtype
+    dtype = torch.float64 if model.n_states <= FEW_STATES else model.dtype
     n, length = evidence.index.shape
     first, stop, _ = at.indices(length + 1)
 
@@ -111,31 +117,35 @@ def _law_in_loops(
         prior = model.memory.flatten()
         entries = variable.entries
     else:
-        prior = torch.ones(1, dtype=dtype, device="cpu")
+        prior = torch.ones(1, dtype=model.dtype, device="cpu")
         entries = variable.entries[:0]  # The loops read an empty list of entries as all states.
     columns = variable.columns
     if columns is None:
-        columns = device.uninitialized(0, 0, dtype=dtype)
+        columns = device.uninitialized(0, 0, dtype=model.dtype)
     size_of_law = len(columns) or len(variable.entries)
     laws = device.uninitialized(n, stop - first, size_of_law, dtype=dtype)
     likelihoods = device.uninitialized(n, stop - first, 2 if with_likelihood else 0, dtype=dtype)
 
     prior_mantissa, prior_exponent = torch.frexp(prior)
     chain = loops.Chain(
-        as_array(model.transition.T),
-        as_array(model.transition),
-        as_array(model.initial),
-        as_array(prior_mantissa),
-        as_array(prior_exponent),
+        as_array(model.transition.T, dtype),
+        as_array(model.transition, dtype),
+        as_array(model.initial, dtype),
+        as_array(prior_mantissa, dtype),
+        as_array(prior_exponent, prior_exponent.dtype),
     )
-    query = loops.Query(as_array(variable.groups), as_array(entries), as_array(columns.T), first, with_own_evidence)
-    # Four factors of 1e-77 stay within the range of float64. In float32 each message is scaled after every step.
-    steps_between_scalings = 4 if dtype == torch.float64 else 1
-    scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], steps_between_scalings)
-    row_array = as_array(rows.squeeze(1))
-    index_array = as_array(evidence.index)
-    law_array = as_array(laws)
-    likelihood_array = as_array(likelihoods)
+    query = loops.Query(
+        as_array(variable.groups, dtype),
+        as_array(entries, entries.dtype),
+        as_array(columns.T, dtype),
+        first,
+        with_own_evidence,
+    )
+    scaling = loops.Scaling(_powers(dtype), MAX_EXPONENT[dtype], LOW[dtype])
+    row_array = as_array(rows.squeeze(1), dtype)
+    index_array = as_array(evidence.index, torch.int64)
+    law_array = laws.numpy()
+    likelihood_array = likelihoods.numpy()
 
     def work(share: slice) -> None:
         loops.run_chain(chain, row_array, index_array[share], query, scaling, law_array[share], likelihood_array[share])
@@ -143,6 +153,9 @@ def _law_in_loops(
     threads = torch.get_num_threads() if n * length * rows.shape[-1] > SMALL else 1
     with device.flushing(dtype):
         device.side_by_side(work, n, threads)
+    if dtype != model.dtype:
+        laws = torch.from_numpy(law_array.astype(np.float32))
+        likelihoods = torch.from_numpy(likelihood_array.astype(np.float32))
     if with_likelihood:
         likelihoods[..., 1] += scale.flatten()[evidence.index].sum(1, keepdim=True)
     return laws, likelihoods
@@ -156,6 +169,6 @@ def _powers(dtype: torch.dtype) -> np.ndarray:
     return torch.exp2(exponents).numpy()
 
 
-def as_array(tensor: Tensor) -> np.ndarray:
+def as_array(tensor: Tensor, dtype: torch.dtype) -> np.ndarray:
     """Return a tensor as an array that is stored row by row, so that the loops are compiled once for each dtype."""
-    return tensor.detach().contiguous().numpy()
+    return tensor.detach().to(dtype).contiguous().numpy()

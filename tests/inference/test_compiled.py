@@ -42,6 +42,12 @@ MODELS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def few_states_as_many(monkeypatch):
+    """Let the loops compute in float32 for small models too, because those are what can be tested fast."""
+    monkeypatch.setattr(laws, "FEW_STATES", 0)
+
+
 def all_answers(model, tokens):
     """Everything that inference says of texts, also behind a prompt, by name."""
     prompt = torch.linspace(0.1, 1.0, lifted_size(model), dtype=model.dtype, device="cpu")
@@ -239,6 +245,17 @@ def test_float32_loops_take_the_least_numbers_as_zero_and_nothing_else_does(dtyp
     masked_token_probs(model, tokens)
     assert flushed == [dtype == torch.float32 or chosen] * count
     assert flushes() is chosen
+
+
+@pytest.mark.parametrize("name", ["vanilla", "two cells"])
+def test_few_states_in_float32_have_the_answers_of_float64(name, monkeypatch):
+    monkeypatch.setattr(laws, "FEW_STATES", 8)
+    model = MODELS[name].to(dtype=torch.float32)
+    tokens = draw_tokens(model, 90, 7)
+    precise = all_answers(model.to(dtype=torch.float64), tokens)
+    for answer, value in all_answers(model, tokens).items():
+        assert value.dtype in (torch.float32, torch.float64), answer
+        np.testing.assert_allclose(value, precise[answer], 2e-7, 2e-7, err_msg=answer)
 
 
 def test_evidence_near_the_largest_float_is_scaled(chosen):
