@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.autograd import forward_ad
 
 # Devices and precision
 
@@ -88,17 +87,6 @@ def sixteen_bits(device: torch.device, precision: str) -> torch.dtype | None:
     with torch.cuda.device(device):
         has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.bfloat16 if has_bfloat16 else torch.float16
-
-
-def carries_tangent(tensor: torch.Tensor) -> bool:
-    """Tell whether torch may take a derivative forwards (from inputs to outputs) through a tensor.
-
-    It does so through the dual tensors of `torch.autograd.forward_ad`, and through tensors that `torch.func` wraps.
-    The attribute `requires_grad` of such a tensor is False, so it does not tell.
-    """
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return True
-    return forward_ad.unpack_dual(tensor).tangent is not None
 
 
 # Settings of the process

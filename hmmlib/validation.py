@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.device import carries_tangent
+from hmmlib.tensors import carries_tangent
 
 MASK = -1
 """The token that means "nothing observed here".

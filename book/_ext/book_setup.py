@@ -25,6 +25,7 @@ PARTS = (
     "page_facts",
     "cards",
     "api_reference",
+    "machine_proofs",
     "reading",
 )
 """The modules beside this one."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from api_reference import function_of, link_to
 from docutils import nodes
 from ledger_words import HYPOTHESES, RULINGS, evidence, is_assumption, kind, reasons, ruling, without
-from machine_proofs import machine_proofs
+from machine_proofs import link_to_line, proofs_of_book
 from reading import folded
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
@@ -18,7 +18,6 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 log = logging.getLogger(__name__)
 
 LEDGER = "build/ledger.json"
-PROOFS = "proofs"
 SUBSCRIPT = re.compile(r"(?<=\b[A-Z])_([A-Z])\b")
 """A letter as a subscript, such as the J of M_J."""
 
@@ -129,20 +128,7 @@ class FromLedger(SphinxDirective):
 
     def code(self, record: dict) -> nodes.reference:
         """Link to the line of code, on the repository's main branch."""
-        return self.line_of(record["source"], Path(record["source"]["path"]).name)
-
-    def line_of(self, source: dict, text: str) -> nodes.reference:
-        """Link to a line of a file, on the repository's main branch."""
-        options = self.env.app.config.html_theme_options
-        uri = f"{options['repository_url']}/blob/{options['repository_branch']}/{source['path']}#L{source['line']}"
-        return nodes.reference("", text, refuri=uri, internal=False)
-
-    def proofs(self) -> dict[str, dict]:
-        """Find the machine proofs, on which the page then depends."""
-        folder = Path(self.env.srcdir, PROOFS)
-        for path in folder.glob("*.v"):
-            self.env.note_dependency(str(path))
-        return machine_proofs(folder)
+        return link_to_line(self.config, record["source"], Path(record["source"]["path"]).name)
 
 
 class LedgerTable(FromLedger):
@@ -155,16 +141,15 @@ class LedgerTable(FromLedger):
     classes = ("statements",)
 
     def rows(self, ledger):
-        listed_at = {}
-        proofs = self.proofs()
+        proofs = proofs_of_book(self.env)
         for entry in ledger["entries"]:
             verdict = [[nodes.strong("", ruling(entry))]]
             if entry["ours"] and not is_assumption(entry):
                 verdict[0].append(" (a statement of ours)")
             verdict += [[sentence] for sentence in reasons(entry)]
-            lines = [[line] for line in evidence(entry, listed_at)]
+            lines = [[line] for line in evidence(entry)]
             if entry["name"] in proofs:
-                proof = self.line_of(proofs[entry["name"]], "these lines")
+                proof = link_to_line(self.config, proofs[entry["name"]], "these lines")
                 lines.insert(1, ["Proved by machine in ", proof, "."])
             row = table_row([self.claim(entry)], verdict, lines)
             evidence_cell = row[-1]
@@ -204,8 +189,6 @@ class EvidenceTable(FromLedger):
     columns = (("evidence", 24), ("results", 14), ("which have none", 62))
     kinds = (
         ("floating point", "instances"),
-        ("exact identities", "identity"),
-        ("all patterns of zeros", "patterns"),
         ("negative control", "control_instances"),
     )
 
@@ -215,7 +198,7 @@ class EvidenceTable(FromLedger):
             lacking = [entry for entry in results if not entry[field]]
             count = f"{len(results) - len(lacking)} of {len(results)}"
             yield table_row(title, count, [self.statements(lacking)])
-        proofs = self.proofs()
+        proofs = proofs_of_book(self.env)
         unproved = [entry for entry in results if entry["name"] not in proofs]
         count = f"{len(results) - len(unproved)} of {len(results)}"
         yield table_row("proof by machine", count, [self.statements(unproved)])

@@ -92,18 +92,9 @@ def reasons(entry: dict) -> list[str]:
     return sentences
 
 
-def evidence(entry: dict, listed_at: dict[str, str]) -> list[str]:
-    """Say in a line each what speaks for a statement.
-
-    `listed_at` has the statement at which sizes of models are listed, by the sizes. Others refer to it.
-    """
-    lines = [floating_point(entry)]
-    if entry["identity"]:
-        lines.append(exact_arithmetic(entry["identity"]))
-    if entry["patterns"]:
-        lines += zero_patterns(entry, listed_at)
-    lines.append(negative_control(entry))
-    return lines
+def evidence(entry: dict) -> list[str]:
+    """Say in a line each what speaks for a statement."""
+    return [floating_point(entry), negative_control(entry)]
 
 
 def floating_point(entry: dict) -> str:
@@ -119,28 +110,6 @@ def floating_point(entry: dict) -> str:
     if entry["tolerance"] != BOUND:
         residual += f", bound {entry['tolerance']:.0e}"
     return f"Floating point: {models}; residual {residual}."
-
-
-def exact_arithmetic(identity: dict) -> str:
-    difference = f"{identity['failures']} entries off" if identity["failures"] else "no difference"
-    points = identity["points"] * len(identity["sizes"])
-    largest_size = identity["sizes"][-1]
-    up_to = f"up to {largest_size[0]} states and length {largest_size[1]}"
-    return f"Exact arithmetic: {difference} at {points} rational points, {up_to}."
-
-
-def zero_patterns(entry: dict, listed_at: dict[str, str]) -> list[str]:
-    patterns = entry["patterns"]
-    outcome = f"{patterns['failures']} fail" if patterns["failures"] else "all hold"
-    cases = f"All patterns of zeros: {patterns['cases']:,} cases, {outcome}"
-    sizes = patterns["size"]
-    name = listed_at.setdefault(sizes, entry["name"])
-    if name != entry["name"]:
-        return [f"{cases}, of the sizes of {name}."]
-    lines = [f"{cases}, of these sizes:"]
-    for size in sizes.split("; "):
-        lines.append(f"– {size}")
-    return lines
 
 
 def negative_control(entry: dict) -> str:

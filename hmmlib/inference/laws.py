@@ -18,6 +18,7 @@ from hmmlib.inference.evidence import Evidence
 from hmmlib.inference.forward_backward import MAX_EXPONENT, aggregated_messages, rescaled
 from hmmlib.inference.variables import Variable
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.tensors import carries_tangent
 
 BLOCK = 2**22
 """How many entries of evidence torch works on at a time. This bounds the memory in use."""
@@ -71,7 +72,7 @@ def needs_torch(model: HMM | MemoryHMM, evidence: Evidence) -> bool:
     for part in (evidence.rows, *vars(model).values()):
         if not isinstance(part, Tensor):
             continue
-        if device.carries_tangent(part) or (torch.is_grad_enabled() and part.requires_grad):
+        if carries_tangent(part) or (torch.is_grad_enabled() and part.requires_grad):
             return True
     return model.device.type != "cpu" or compiled_loops() is None or not evidence.index.numel()
 

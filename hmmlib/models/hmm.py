@@ -17,7 +17,7 @@ from hmmlib import device as backend
 from hmmlib.models import peers, rows
 from hmmlib.models.chains import law_after, stationary_law
 from hmmlib.models.sampling import choose, cumulative_rows, draw
-from hmmlib.models.tensors import copied
+from hmmlib.tensors import copied
 from hmmlib.validation import (
     SUM_TOLERANCE,
     TRANSPOSED,

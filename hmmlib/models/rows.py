@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmlib.device import carries_tangent, without_autocast
+from hmmlib.device import without_autocast
 from hmmlib.models.chains import as_law
+from hmmlib.tensors import carries_tangent
 from hmmlib.validation import SUM_TOLERANCE, as_distribution, of_shape
 
 TAKE_ROWS = (

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hmmlib.device import without_autocast
 from hmmlib.models.hmm import unlift
-from hmmlib.models.tensors import copied
+from hmmlib.tensors import copied
 from hmmlib.validation import as_labels, as_tensor, integer, number, of_shape
 
 if TYPE_CHECKING:

@@ -356,19 +356,6 @@ def test_about_half_of_these_models_have_texts_of_one_token(models_of_d_1):
     assert np.mean([length == 1 for length in lengths]) == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_inclusion_holds_in_every_pattern_of_zeros(page):
-    assert page["decision"].cases > 400_000
-    assert page["decision"].failures == 0
-
-
-def test_two_states_are_enough_for_too_many_positions_and_the_text_is_impossible_with_the_prompt(page):
-    example = page["example"]
-
-    assert len(example["A"]) == 2
-    assert not example["x-hat possible"]
-    assert set(example["I-hat"]) < set(example["I"])
-
-
 def test_nineteen_statements_do_without_a_hypothesis():
     assert len([statement for statement in ledger.STATEMENTS if statement.unneeded]) == 19
 

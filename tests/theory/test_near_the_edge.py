@@ -12,7 +12,7 @@ from record import SLOW
 from witness import forward_backward, whole
 
 import hmmlib
-from hmmbook.evidence.exact.rational import rank as rational_rank
+from hmmbook.evidence.random_models.assumptions import rank as rational_rank
 from hmmlib.inference.evidence import prompted
 from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.hmm import HMM, MemoryHMM

@@ -1,8 +1,8 @@
 """How the ledger is made: what checking each of the paper's numbered statements gave.
 
 Each statement has a check that could fail and a negative control that must fail. Some have a printed form that is
-another, and many have evidence without rounding. `run` repeats the check and the control of one statement and rules.
-`run_all` does so for all of them on several processes.
+another. `run` repeats the check and the control of one statement and rules. `run_all` does so for all of them on
+several processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
@@ -21,16 +21,12 @@ import torch
 from scipy.special import bdtr
 
 from hmmbook.cores import usable_cores
-from hmmbook.evidence.exact.identities import IDENTITIES, confirm
 from hmmbook.evidence.random_models.instances import Printed
 from hmmbook.evidence.statement import FAILS, HOLDS, Statement
 from hmmbook.evidence.statements import STATEMENTS, find
-from hmmbook.evidence.zero_patterns import PATTERNS, decide
 
 __all__ = ["FAILS", "HOLDS", "STATEMENTS", "Entry", "Statement", "draw_seeds", "find", "run", "run_all"]
 
-POINTS = 2
-"""Random rational points at each size."""
 DRAWS = 12
 """How often an instance is drawn, at most, until it is not trivial. The trivial ones are checked too."""
 TOLERANCE = 1e-10
@@ -94,8 +90,6 @@ class Entry:
     control_gap: float  # by how much at most
     least_share: float
     ours: bool
-    identity: dict | None = None  # a `Confirmation` at random rational points
-    patterns: dict | None = None  # a `Decision` on all patterns of zeros
 
     @property
     def as_recorded(self) -> bool:
@@ -103,9 +97,6 @@ class Entry:
 
         No fewer than half of the instances may be nontrivial. A share is judged as far as so many draws can tell.
         """
-        for without_rounding in (self.identity, self.patterns):
-            if without_rounding and without_rounding["failures"]:
-                return False
         if self.verdict != HOLDS or self.printed != self.on_record:
             return False
         enough_nontrivial = bdtr(self.nontrivial, self.instances, 0.5) > UNLIKELY
@@ -186,7 +177,7 @@ def run(statement: Statement, instances: int, seed: int) -> Entry:
         seed: Where their seeds are drawn from.
 
     Returns:
-        The row of the ledger, without the evidence that has no rounding.
+        The row of the ledger.
     """
     seeds, control_seeds = draw_seeds(instances, seed)
     checked = [check_instance(statement, instance_seed) for instance_seed in seeds]
@@ -208,7 +199,6 @@ def run_all(
     instances: int,
     seed: int,
     workers: int | None = None,
-    exact: bool = True,
     done: Callable[[float], None] = lambda share: None,
 ) -> list[Entry]:
     """Make the whole ledger.
@@ -217,22 +207,16 @@ def run_all(
         instances: The number of random models for each statement.
         seed: Where their seeds are drawn from.
         workers: How many processes share the work. If left out, there is one for each core that this process may use.
-        exact: Whether to add the evidence that has no rounding.
         done: Is called with the share of the work that is done.
 
     Returns:
         A row for each statement, in the order of STATEMENTS.
     """
     seeds, control_seeds = draw_seeds(instances, seed)
-    identities = {}
-    patterns = {}
     with ProcessPoolExecutor(workers or usable_cores(), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         checks = [pool.submit(check_all, instance_seed) for instance_seed in seeds]
         controls = [pool.submit(control_all, control_seed) for control_seed in control_seeds]
-        if exact:
-            identities = {name: pool.submit(confirm, name, POINTS, seed) for name in IDENTITIES}
-            patterns = {name: pool.submit(decide, name) for name in PATTERNS}
-        jobs = [*checks, *controls, *identities.values(), *patterns.values()]
+        jobs = [*checks, *controls]
         for finished, job in enumerate(jobs, 1):
             job.result()
             done(finished / len(jobs))
@@ -241,10 +225,5 @@ def run_all(
     gaps_by_statement = zip(*[job.result() for job in controls], strict=True)
     entries = []
     for statement, checked, gaps in zip(STATEMENTS, instances_by_statement, gaps_by_statement, strict=True):
-        entry = rule(statement, checked, gaps)
-        if statement.name in identities:
-            entry = replace(entry, identity=asdict(identities[statement.name].result()))
-        if statement.name in patterns:
-            entry = replace(entry, patterns=asdict(patterns[statement.name].result()))
-        entries.append(entry)
+        entries.append(rule(statement, checked, gaps))
     return entries

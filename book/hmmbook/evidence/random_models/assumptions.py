@@ -15,10 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hmmbook.evidence.exact.rational import rank
 from hmmbook.evidence.random_models.instances import Checked, draw_weights, refused
 from hmmbook.evidence.random_models.memory_instances import Drawn, columns
-from hmmbook.evidence.zero_patterns import ergodic
 from hmmlib.models import counterexamples, families
 from hmmlib.models.hmm import HMM, MemoryHMM
 from hmmlib.theory import assumptions as predicates
@@ -68,8 +66,25 @@ def _chain_in_turn(rng: np.random.Generator, n_states: int) -> Tensor:
     return torch.as_tensor(weights / weights.sum(0))
 
 
+def rank(matrix) -> int:
+    """Return the rank of a matrix whose entries are the rational numbers that these floats are."""
+    from sympy import QQ  # It is imported here because it takes long to load.
+    from sympy.polys.matrices import DomainMatrix
+
+    matrix = np.asarray(matrix)
+    if matrix.size == 0:
+        return 0
+    rows = []
+    for row in matrix:
+        rows.append([QQ(*float(entry).as_integer_ratio()) for entry in row])
+    return DomainMatrix(rows, matrix.shape, QQ).rank()
+
+
 def _ergodic(model: HMM) -> bool:
-    return bool(ergodic((model.transition.numpy() > 0).astype(object)))
+    """Tell whether A is primitive. Then this power of it has no zero (Wielandt 1950)."""
+    pattern = (model.transition.numpy() > 0).astype(object)
+    exponent = (len(pattern) - 1) ** 2 + 1
+    return bool((np.linalg.matrix_power(pattern, exponent) > 0).all())
 
 
 # Section 3

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from pandas import DataFrame, Series
-from scipy.stats import chi2
 
 from hmmbook import mean_ci
 from hmmbook.experiments.intervals import Interval, difference_ci
@@ -109,6 +108,8 @@ def joint_test(group: DataFrame, correlated: bool = True) -> JointTest:
         group: The trials of all sizes.
         correlated: Whether the published heads and prompts are taken to be correlated as ours are, or else not at all.
     """
+    from scipy.stats import chi2  # It is imported here because it takes long to load.
+
     paper = published("left")
     statistic = 0.0
     rise = 0.0
