@@ -141,11 +141,11 @@ build/mutmut/.installed: $(INSTALLED)
 	@touch $@
 
 # In the order in which they import each other.
-PROOFS = definitions messages left_inverse section_3 appendix_c attention section_4 lifting appendix_d_lemmas appendix_d counterexamples lemma_d_9
+PROOFS = ordered_fields definitions messages left_inverse section_3 appendix_c attention section_4 lifting appendix_d_lemmas appendix_d counterexamples lemma_d_9
 proofs: ## check the machine proofs of the theorems (needs Rocq with MathComp)
-	@test -d "$$(coqc -where 2>/dev/null)/user-contrib/mathcomp/algebra_tactics" || { echo "the proofs need Rocq 8.16 with MathComp 1.15 \
-	and its algebra-tactics. On Debian 12 run: apt install coq libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics. Elsewhere, macOS \
-	included, run: opam install coq.8.16.1 coq-mathcomp-algebra.1.15.0 coq-mathcomp-algebra-tactics.1.0.0"; exit 1; }
+	@test -d "$$(coqc -where 2>/dev/null)/user-contrib/mathcomp/algebra_tactics" || { echo "the proofs need Rocq with MathComp and its \
+	algebra-tactics. On Debian 12 or 13 run: apt install coq libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics. Elsewhere, macOS \
+	included, run: opam install coq.8.20.1 coq-mathcomp-algebra.2.3.0 coq-mathcomp-algebra-tactics.1.2.4"; exit 1; }
 	@mkdir -p build/proofs && cp proofs/*.v build/proofs
 	@for name in $(PROOFS); do echo "  $$name"; (cd build/proofs && coqc -q -w none -Q . hmm $$name.v) || exit 1; done
 	@echo "all proofs are accepted"

@@ -1,7 +1,7 @@
 (** * Appendix C: embeddings, and a prompt with a linear head *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From hmm Require Import definitions messages left_inverse section_3.
+From hmm Require Import ordered_fields definitions messages left_inverse section_3.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -214,7 +214,7 @@ have c_outside h : h \notin D -> c h = 0.
   by case/negP: notin; apply/reached; exists h0.
 have c_inside h : h \in D -> c h != 0.
   case/reached=> h0 inB nonzero; apply: lt0r_neq0.
-  rewrite /c /conditioned /step (bigD1 h0) //= ltr_spaddl //.
+  rewrite /c /conditioned /step (bigD1 h0) //= lt_sum //.
     rewrite /u inB mulr1 mulr_gt0 // lt_neqAle eq_sym ?nonzero ?transition_ge0 //.
     by rewrite (possible_B _ inB) marginal_ge0.
   by apply: sumr_ge0 => h1 _; rewrite mulr_ge0 ?transition_ge0 // mulr_ge0 ?ler0n // marginal_ge0.

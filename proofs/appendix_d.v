@@ -1,7 +1,7 @@
 (** * Section 4.2 and Appendix D: a prompt and an attention head *)
 
 From mathcomp Require Import all_ssreflect all_algebra.
-From hmm Require Import definitions attention lifting appendix_d_lemmas.
+From hmm Require Import ordered_fields definitions attention lifting appendix_d_lemmas.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -16,7 +16,7 @@ Theorem theorem_D_6 (R : realFieldType) (N : nat) (V S X : finType) (M : memory_
     (j : 'I_N) (D : {pred S}) (mu : V -> R) :
   stationary M -> assumption_D_5 M mu j D ->
   exists u : lifted_state N V S -> R, (forall l, 0 <= u l <= 1) /\
-  exists a : attention_head R N V S X [finType of unit],
+  exists a : attention_head R N V S X [finite unit],
   forall n (x : text X n), 0 < mPr M (prior M) x -> (exists i, sure M (prior M) j D x i) ->
   mlabel M (prior M) mu j x =
     (0 <= attention a (mGbar M (mprompted M u x)) (fun i => lift_down (tnth (mprompted M u x) i))).
@@ -43,7 +43,7 @@ have size_gt0 : 0 < #|A|%:R^-1 :> R by rewrite invr_gt0 ltr0n card_gt0; apply/se
 rewrite pmulr_lge0 //; have [target_ge0|target_lt0] := lerP 0 target; apply/esym.
   by rewrite sumr_ge0 // => i /multiple [r r_gt0 eq]; rewrite -/(V_at i) eq mulr_ge0 // ltW.
 have V_lt0 i : i \in A -> V_at i < 0 by move=> /multiple [r r_gt0 ->]; rewrite pmulr_rlt0.
-apply/negbTE; rewrite -ltNge (bigD1 (lift ord0 i0)) //= ltr_naddr ?V_lt0 // -oppr_ge0 -sumrN sumr_ge0 // => i.
+apply/negbTE; rewrite -ltNge (bigD1 (lift ord0 i0)) //= -oppr_gt0 opprD lt_sum ?oppr_gt0 ?V_lt0 // -sumrN sumr_ge0 // => i.
 by move=> /andP [/V_lt0 lt0 _]; rewrite oppr_ge0 ltW.
 Qed.
 
@@ -51,7 +51,7 @@ Qed.
 Corollary theorem_4_6 (R : realFieldType) (V S X : finType) (M : memory_hmm R 1 V S X) (D : {pred S}) (mu : V -> R) :
   stationary M -> assumption_4_5 M mu D ->
   exists u : lifted_state 1 V S -> R, (forall l, 0 <= u l <= 1) /\
-  exists a : attention_head R 1 V S X [finType of unit],
+  exists a : attention_head R 1 V S X [finite unit],
   forall n (x : text X n), 0 < mPr M (prior M) x -> (exists i, sure M (prior M) ord0 D x i) ->
   mlabel M (prior M) mu ord0 x =
     (0 <= attention a (mGbar M (mprompted M u x)) (fun i => lift_down (tnth (mprompted M u x) i))).

@@ -1,7 +1,7 @@
 (** * Appendix D.3: the lemmas about a prompt and a memory *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From hmm Require Import definitions messages left_inverse section_3 appendix_c attention lifting.
+From hmm Require Import ordered_fields definitions messages left_inverse section_3 appendix_c attention lifting.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -286,7 +286,7 @@ Proof.
 move=> possible; rewrite rest_Pr_first target_posterior.
 have text_gt0 : 0 < mPr M (prior M) x.
   apply: lt_le_trans possible _; rewrite with_Pr_prompted; apply: ler_sum => m _.
-  rewrite ler_wpmul2r ?Pr_ge0 // /left_over /kept; case: (_ != 0); by rewrite ?mul1r ?mul0r ?prior_ge0.
+  rewrite le_product ?Pr_ge0 // /left_over /kept; case: (_ != 0); by rewrite ?mul1r ?mul0r ?prior_ge0.
 rewrite (eq_bigr (fun v => mu v * cell_joint M omega x j v / with_Pr M u x)) => [|v _]; last first.
   by rewrite with_cell_prompted mulrA.
 rewrite -big_distrl /= -/(target _ _ _ _ _); field; by rewrite !lt0r_neq0.
@@ -338,8 +338,8 @@ have score_first : score a (mGbar M e) ord0 < 0.
   rewrite score_head /=.
   have le : \sum_w key w * mGbar M e ord0 w <= bound.
     apply: ler_sum => w _; apply: le_trans (ler_norm _) _; rewrite normrM.
-    by rewrite ler_pimulr ?normr_ge0 // mGbar_bound.
-  by rewrite subr_lt0 (le_lt_trans le) // ltr_addr ltr01.
+    by rewrite mulrC -[leRHS]mul1r le_product ?normr_ge0 // mGbar_bound.
+  by rewrite subr_lt0 (le_lt_trans le) // -subr_gt0 addrK ltr01.
 have in_sure i : (lift ord0 i \in sure_positions) = sure_behind M u x (lift ord0 i) j D.
   by rewrite (mem_imset _ _ (@lift_inj _ ord0)) inE.
 have first : ord0 \notin positions.

@@ -1,7 +1,7 @@
 (** * What an attention head reads from predictions in a model with a memory *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From hmm Require Import definitions messages left_inverse section_3 appendix_c.
+From hmm Require Import ordered_fields definitions messages left_inverse section_3 appendix_c.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -94,7 +94,7 @@ Lemma recoverable_score (P : V -> state -> bool) (assumed : separated M P j D) (
 Proof.
 move=> supported.
 pose only v h (r : R) := if P v h then r else 0.
-have [|b bP] := @score_exists R [finType of V * state] X
+have [|b bP] := @score_exists R [finite V * state] X
     (fun w p => only p.1 p.2 (W w p.1 p.2)) (fun p => only p.1 p.2 (t p.1 p.2)).
   move=> c zero.
   pose inside v h := if R_ h && P v h then c (v, h) else 0.
@@ -168,8 +168,8 @@ Definition recoverable_given i : R := (\sum_(h | R_ h) \sum_v word_joint M omega
 
 Lemma recoverable_given_le1 i : recoverable_given i <= 1.
 Proof.
-rewrite /recoverable_given ler_pdivr_mulr ?elsewhere_gt0 // mul1r elsewhere_sum.
-rewrite [leRHS](bigID R_) /= ler_addl sumr_ge0 // => h _.
+rewrite /recoverable_given le_quotient ?elsewhere_gt0 // mul1r elsewhere_sum.
+rewrite [leRHS](bigID R_) /= le_sum sumr_ge0 // => h _.
 by apply: sumr_ge0 => v _; exact: word_joint_ge0.
 Qed.
 
@@ -206,8 +206,8 @@ Hypothesis all_P : forall m h, omega m != 0 -> P (m h.1) h.
 Hypothesis keyP : forall v h, P v h -> \sum_w key w * W w v h = (R_ h)%:R.
 Hypothesis recoverP : forall p v h, P v h -> \sum_w recover p w * W w v h = (R_ p.2 && ((v, h) == p))%:R.
 
-Definition head (offset : nat -> R) : attention_head R N V S X [finType of unit] :=
-  @AttentionHead R N V S X [finType of unit] (fun=> 1) (fun=> key) (fun i => fun=> offset i)
+Definition head (offset : nat -> R) : attention_head R N V S X [finite unit] :=
+  @AttentionHead R N V S X [finite unit] (fun=> 1) (fun=> key) (fun i => fun=> offset i)
     recover (fun p => if R_ p.2 then mu p.1 else 0).
 
 Variables (n : nat) (x : text X n).
@@ -282,7 +282,7 @@ Proof.
 move=> possible [i0 in_A] all_sure.
 rewrite (eq_bigr (fun i => target / elsewhere i)); last by move=> i /all_sure; exact: value_sure.
 rewrite -big_distrr -mulrA /= pmulr_lge0 // divr_gt0 //.
-  rewrite (bigD1 i0) //= ltr_spaddl ?invr_gt0 ?elsewhere_gt0 // sumr_ge0 // => i _.
+  rewrite (bigD1 i0) //= lt_sum ?invr_gt0 ?elsewhere_gt0 // sumr_ge0 // => i _.
   by rewrite invr_ge0 ltW ?elsewhere_gt0.
 by rewrite ltr0n card_gt0; apply/set0Pn; exists i0.
 Qed.

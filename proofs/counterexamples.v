@@ -1,7 +1,7 @@
 (** * Counterexamples: what the theorems need, and Proposition D.1 as printed *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From hmm Require Import definitions messages left_inverse section_3 appendix_c attention section_4 appendix_d.
+From hmm Require Import ordered_fields definitions messages left_inverse section_3 appendix_c attention section_4 appendix_d.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -48,8 +48,8 @@ Proof. rewrite /twins_transition; case: h => [[|[|[|//]]] ?]; calculate. Qed.
 Fact twins_emission_sum h : \sum_x twins_emission x h = 1.
 Proof. rewrite /twins_emission; case: h => [[|[|[|//]]] ?]; calculate. Qed.
 
-Definition twins : hmm R [finType of 'I_3] [finType of 'I_2] :=
-  @Hmm R [finType of 'I_3] [finType of 'I_2] twins_initial twins_transition twins_emission
+Definition twins : hmm R [finite 'I_3] [finite 'I_2] :=
+  @Hmm R [finite 'I_3] [finite 'I_2] twins_initial twins_transition twins_emission
     (fun=> table_ge0 _ _ _ _ _) (fun _ _ => table_ge0 _ _ _ _ _) (fun _ _ => table_ge0 _ _ _ _ _)
     twins_initial_sum twins_transition_sum twins_emission_sum.
 
@@ -57,7 +57,7 @@ Definition twins : hmm R [finType of 'I_3] [finType of 'I_2] :=
 Definition twins_mu (h : 'I_3) : R := [:: 1; 0; - 2%:R^-1]`_h.
 
 (** The text of one token. *)
-Definition only (w : 'I_2) : text [finType of 'I_2] 1 := [tuple Some w].
+Definition only (w : 'I_2) : text [finite 'I_2] 1 := [tuple Some w].
 
 Fact twins_moves h' h : 0 < twins_transition h' h.
 Proof.
@@ -175,7 +175,7 @@ Theorem theorem_3_3_needs_independent_columns (R : realFieldType) :
    forall b : X -> R, ~ (label M mu text_x = (0 <= \sum_w b w * G M [tuple of mask X :: text_x] ord0 w) /\
                          label M mu text_y = (0 <= \sum_w b w * G M [tuple of mask X :: text_y] ord0 w))].
 Proof.
-exists [finType of 'I_3], [finType of 'I_2], (twins R), (@twins_mu R), ord0, (lift ord0 ord0).
+exists [finite 'I_3], [finite 'I_2], (twins R), (@twins_mu R), ord0, (lift ord0 ord0).
 rewrite /= -!/(only _); split; rewrite ?twins_possible ?invr_gt0 ?ltr0n //; first exact: twins_regular.
 move=> b; rewrite !twins_label => -[no yes]; move: yes; set s := \sum_w _.
 suff -> : s = \sum_w b w * G (twins R) [tuple of mask _ :: only ord0] ord0 w by rewrite -no.
@@ -195,7 +195,7 @@ Theorem theorem_3_6_needs_part_3 (R : realFieldType) :
    ~ (label M mu text_x = (0 <= \sum_w b w * Gbar M (prompted M u text_x) (gap 1) w) /\
       label M mu text_y = (0 <= \sum_w b w * Gbar M (prompted M u text_y) (gap 1) w))].
 Proof.
-exists [finType of 'I_3], [finType of 'I_2], (twins R), (@twins_mu R), twins_essential.
+exists [finite 'I_3], [finite 'I_2], (twins R), (@twins_mu R), twins_essential.
 exists ord0, (lift ord0 ord0); rewrite /= -!/(only _).
 split; rewrite ?twins_possible ?invr_gt0 ?ltr0n //; first exact: twins_regular.
   by split; [exact: twins_independent | exact: twins_weighs].
@@ -210,9 +210,9 @@ Variable R : realFieldType.
 
 (** A coin that is tossed anew for each token: one memory cell with one value, one state, and two tokens that are
     equally likely. *)
-Notation one_state := (state 1 [finType of unit]).
-Notation one_memory := (memory 1 [finType of unit]).
-Notation tokens := [finType of bool].
+Notation one_state := (state 1 [finite unit]).
+Notation one_memory := (memory 1 [finite unit]).
+Notation tokens := [finite bool].
 
 Fact half_ge0 : 0 <= 2%:R^-1 :> R.
 Proof. by rewrite invr_ge0 ler0n. Qed.
@@ -226,8 +226,8 @@ Proof. by rewrite sumr_const card_prod card_ord card_unit. Qed.
 Fact coin_words_sum : \sum_(x : tokens) (2%:R^-1 : R) = 1.
 Proof. by rewrite sumr_const card_bool -[LHS]mulr_natl mulfV ?pnatr_eq0. Qed.
 
-Definition coin : memory_hmm R 1 [finType of unit] [finType of unit] tokens :=
-  @MemoryHmm R 1 [finType of unit] [finType of unit] tokens
+Definition coin : memory_hmm R 1 [finite unit] [finite unit] tokens :=
+  @MemoryHmm R 1 [finite unit] [finite unit] tokens
     (fun=> 1) (fun=> 1) (fun _ _ => 1) (fun _ _ _ => 2%:R^-1)
     (fun=> ler01) (fun=> ler01) (fun _ _ => ler01) (fun _ _ _ => half_ge0)
     coin_prior_sum coin_state_sum (fun=> coin_state_sum) (fun _ _ => coin_words_sum).
@@ -265,8 +265,8 @@ Theorem proposition_D_1_as_printed_is_false (R : realFieldType) :
   [/\ forall k, tnth x k != mask X, 0 < mPr M (prior M) (put x i (mask X)) &
    forall w : X, mG M (prior M) x i w <> \sum_h \sum_v words M w v h * word_joint M (prior M) x i v h].
 Proof.
-pose x : text [finType of bool] 2 := [tuple Some true; Some true].
-exists 1%N, [finType of unit], [finType of unit], [finType of bool], (coin R), 2%N, x, ord0.
+pose x : text [finite bool] 2 := [tuple Some true; Some true].
+exists 1%N, [finite unit], [finite unit], [finite bool], (coin R), 2%N, x, ord0.
 split=> [k||w]; [by case: k => [[|[|//]] ?] | by rewrite coin_put mul1r invr_gt0 ltr0n |].
 rewrite -(proposition_D_1 (coin R) (prior (coin R)) x ord0 (Some w)) /mG !coin_put /= mul1r => /eqP.
 by rewrite mulfK ?invr_eq0 ?pnatr_eq0 // -[X in X == _]mulr1 (inj_eq (mulfI _)) ?invr_eq0 ?pnatr_eq0 //

@@ -9,6 +9,10 @@ Unset Printing Implicit Defensive.
 Import GRing.Theory Num.Theory Order.Theory.
 Local Open Scope ring_scope.
 
+(* [finite T] is the type T together with the fact that it is finite. MathComp 1 and MathComp 2 write this differently. *)
+Definition finite_type (F : finType) of phant F : finType := F.
+Notation "[ 'finite' T ]" := (finite_type (Phant T%type)) (at level 0, format "[ 'finite'  T ]").
+
 (** ** Section 2: hidden Markov models *)
 
 Section HMM.
@@ -148,8 +152,8 @@ Section Memory.
 Variables (R : realFieldType) (N : nat).
 Variables V S X : finType. (* memory values, syntax states, tokens *)
 
-Definition state : finType := [finType of 'I_N * S]. (* h = (j, s): a memory cell and a syntax state *)
-Definition memory : finType := [finType of {ffun 'I_N -> V}]. (* the values of all cells *)
+Definition state : finType := [finite 'I_N * S]. (* h = (j, s): a memory cell and a syntax state *)
+Definition memory : finType := [finite {ffun 'I_N -> V}]. (* the values of all cells *)
 
 Record memory_hmm := MemoryHmm {
   prior : memory -> R;                  (* P[M = m] *)

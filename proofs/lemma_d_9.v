@@ -1,7 +1,7 @@
 (** * Lemma D.9 is false as printed *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From hmm Require Import definitions messages left_inverse section_3 appendix_c attention lifting appendix_d_lemmas
+From hmm Require Import ordered_fields definitions messages left_inverse section_3 appendix_c attention lifting appendix_d_lemmas
   counterexamples.
 
 Set Implicit Arguments.
@@ -23,7 +23,7 @@ Qed.
 (** One more step on a possible way. *)
 Lemma after_step n h h1 h' : 0 < transition M h' h1 -> 0 < after M n h h1 -> 0 < after M n.+1 h h'.
 Proof.
-move=> moves reached; rewrite /= (bigD1 h1) //= ltr_spaddl ?mulr_gt0 // sumr_ge0 // => h2 _.
+move=> moves reached; rewrite /= (bigD1 h1) //= lt_sum ?mulr_gt0 // sumr_ge0 // => h2 _.
 by rewrite mulr_ge0 ?transition_ge0 ?after_ge0.
 Qed.
 
@@ -34,8 +34,8 @@ Proof.
 move=> e_ge0 possible.
 have ge0 h1 (q : n.-tuple H) : 0 <= path_probability M h1 q * explained e q.
   rewrite mulr_ge0 ?mulr_ge0 ?initial_ge0 ?prodr_ge0 // => i _; exact: transition_ge0.
-rewrite /Pr_e (bigD1 h0) //= ltr_spaddl ?sumr_ge0 // => [|h1 _]; last by rewrite sumr_ge0.
-by rewrite (bigD1 p) //= ltr_spaddl // sumr_ge0.
+rewrite /Pr_e (bigD1 h0) //= lt_sum ?sumr_ge0 // => [|h1 _]; last by rewrite sumr_ge0.
+by rewrite (bigD1 p) //= lt_sum // sumr_ge0.
 Qed.
 
 (** Texts whose tokens are explained alike have the same probability. *)
@@ -63,9 +63,9 @@ Section Shrinking.
 Variable R : realFieldType.
 
 (** One memory cell with the values false and true, states 0, 1 and 2, and tokens 0, 1, 2 and 3. *)
-Notation three := (state 1 [finType of 'I_3]).
-Notation values := (memory 1 [finType of bool]).
-Notation tokens := [finType of 'I_4].
+Notation three := (state 1 [finite 'I_3]).
+Notation values := (memory 1 [finite bool]).
+Notation tokens := [finite 'I_4].
 
 Definition shrinking_prior (m : values) : R := 2%:R^-1.
 Definition shrinking_start (h : three) : R := table R [:: [:: 1; 1; 2]]%N 4 0 h.2.
@@ -106,8 +106,8 @@ Proof. rewrite sum_three /shrinking_move; case: h => [? [[|[|[|//]]] ?]]; calcul
 Fact shrinking_words_sum v h : \sum_x shrinking_words x v h = 1.
 Proof. rewrite /shrinking_words; case: v; case: h => [? [[|[|[|//]]] ?]]; calculate. Qed.
 
-Definition shrinking : memory_hmm R 1 [finType of bool] [finType of 'I_3] tokens :=
-  @MemoryHmm R 1 [finType of bool] [finType of 'I_3] tokens
+Definition shrinking : memory_hmm R 1 [finite bool] [finite 'I_3] tokens :=
+  @MemoryHmm R 1 [finite bool] [finite 'I_3] tokens
     shrinking_prior shrinking_start shrinking_move shrinking_words
     (fun=> half_ge0 R) (fun=> table_ge0 _ _ _ _ _) (fun _ _ => table_ge0 _ _ _ _ _)
     (fun _ _ _ => table_ge0 _ _ _ _ _)
@@ -327,13 +327,13 @@ Theorem lemma_D_9_is_false (R : realFieldType) :
        sure_by_text M j D x != set0 &
        attended a (mGbar M (mprompted M (prompt j mu) x)) <> sure_by_text M j D x]].
 Proof.
-exists 1%N, [finType of bool], [finType of 'I_3], [finType of 'I_4].
+exists 1%N, [finite bool], [finite 'I_3], [finite 'I_4].
 exists (shrinking R), ord0, shrinking_D, (@shrinking_mu R).
 split; [exact: shrinking_regular | exact: shrinking_stationary | exact: shrinking_assumption_D_5 |].
 move=> K a; exists 2%N.
-pose predicted (x : text [finType of 'I_4] 2) :=
+pose predicted (x : text [finite 'I_4] 2) :=
   mGbar (shrinking R) (mprompted (shrinking R) (prompt ord0 (@shrinking_mu R)) x).
-have in_sure (x : text [finType of 'I_4] 2) i :
+have in_sure (x : text [finite 'I_4] 2) i :
     (lift ord0 i \in sure_by_text (shrinking R) ord0 shrinking_D x) =
     sure (shrinking R) (prior (shrinking R)) ord0 shrinking_D x i.
   by rewrite (mem_imset _ _ (@lift_inj _ ord0)) inE.

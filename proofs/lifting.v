@@ -1,7 +1,7 @@
 (** * Appendix D.2: lifted states, and what a prompt makes of them *)
 
 From mathcomp Require Import all_ssreflect all_algebra ring.
-From hmm Require Import definitions messages left_inverse section_3 appendix_c attention.
+From hmm Require Import ordered_fields definitions messages left_inverse section_3 appendix_c attention.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -17,7 +17,7 @@ Notation state := (state N S).
 Notation memory := (memory N V).
 
 (** The lifted state: all values of the memory, and the hidden state. *)
-Definition lifted_state : finType := [finType of memory * state].
+Definition lifted_state : finType := [finite memory * state].
 
 Definition lifted_initial (l : lifted_state) : R := prior M l.1 * start M l.2.
 Definition lifted_transition (l' l : lifted_state) : R := move M l'.2 l.2 * (l'.1 == l.1)%:R.
@@ -262,7 +262,7 @@ Qed.
 
 Lemma words_le1 w v h : words M w v h <= 1.
 Proof.
-rewrite -(words_sums_to_1 M v h) (bigD1 w) //= ler_addl sumr_ge0 // => w' _; exact: words_ge0.
+rewrite -(words_sums_to_1 M v h) (bigD1 w) //= le_sum sumr_ge0 // => w' _; exact: words_ge0.
 Qed.
 
 Lemma mGbar_bound i w : `|mGbar e i w| <= 1.
@@ -278,7 +278,7 @@ rewrite ger0_norm; last first.
   by rewrite mulr_ge0 ?words_ge0 // divr_ge0 ?down_ge0 // ltW.
 rewrite -[leRHS](divff nonzero) {2}/norm big_distrl /=; apply: ler_sum => h _.
 rewrite big_distrl /=; apply: ler_sum => v _.
-by rewrite ler_pimull ?words_le1 // divr_ge0 ?down_ge0 // ltW.
+by rewrite -[leRHS]mul1r le_product ?words_le1 // divr_ge0 ?down_ge0 // ltW.
 Qed.
 
 End Prompted.

@@ -1,7 +1,7 @@
 (** * Section 3 and Appendix B: linear heads *)
 
 From mathcomp Require Import all_ssreflect all_algebra.
-From hmm Require Import definitions messages left_inverse.
+From hmm Require Import ordered_fields definitions messages left_inverse.
 
 Set Implicit Arguments.
 Unset Strict Implicit.
@@ -166,7 +166,7 @@ have [h1 moves] : exists h1, 0 < A h' h1.
   have := reached h' h' => /=; case: (pickP (fun h1 => 0 < A h' h1)) => [h1 moves _|none]; first by exists h1.
   rewrite big1 ?ltxx // => h1 _; have := none h1; rewrite lt_neqAle transition_ge0 andbT eq_sym.
   by move=> /negbFE/eqP ->; rewrite mul0r.
-rewrite /= (bigD1 h1) //= ltr_spaddl ?mulr_gt0 // sumr_ge0 // => h _.
+rewrite /= (bigD1 h1) //= lt_sum ?mulr_gt0 // sumr_ge0 // => h _.
 by rewrite mulr_ge0 ?transition_ge0 ?initial_ge0.
 Qed.
 

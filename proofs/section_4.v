@@ -82,7 +82,7 @@ End Section41.
 (** Theorem 4.3: at sure positions, an attention head reads the label of a task about one cell of the memory. *)
 Theorem theorem_4_3 (R : realFieldType) (N : nat) (V S X : finType) (M : memory_hmm R N V S X)
     (j : 'I_N) (D : {pred S}) : assumption_4_2 M j D -> forall mu : V -> R,
-  exists a : attention_head R N V S X [finType of unit],
+  exists a : attention_head R N V S X [finite unit],
   forall n (x : text X n), 0 < mPr M (prior M) x -> (exists i, sure M (prior M) j D x i) ->
   mlabel M (prior M) mu j x = (0 <= attention a (mG M (prior M) x) (fun i => membed M (tnth x i))).
 Proof.
