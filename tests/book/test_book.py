@@ -177,3 +177,20 @@ def test_the_ledgers_rows_say_what_was_found():
             ("Not needed", entry["unneeded"]),
         ]:
             assert (phrase in text) == bool(is_true), (entry["name"], phrase)
+
+
+def test_the_box_of_each_numbered_result_links_to_the_line_of_its_machine_proof():
+    linked = {}
+    for name in chapters():
+        for box in BeautifulSoup(Page(name).html, "html.parser").select("div.proof[id^=paper-]"):
+            link = box.select_one("p.proved a")
+            if link:
+                linked[box["id"]] = link["href"]
+    results = {statement.label for statement in STATEMENTS if not statement.ours and "-asm-" not in statement.label}
+    assert set(linked) == results
+    assert len(results) == 22
+    for label, href in linked.items():
+        path, line = re.search(r"/blob/main/(proofs/\w+\.v)#L(\d+)$", href).groups()
+        number = label.split("-", 2)[2].replace("-", "_")
+        heading = (ROOT / path).read_text().splitlines()[int(line) - 1]
+        assert re.match(rf"\w+ (theorem|proposition|lemma|claim)_{number}\b", heading), label
