@@ -151,11 +151,18 @@ def assumption_3_5(model: HMM, mu: Float[ArrayLike, " S"], essential: Sequence[i
     is_reached = can_step[:, ~leads_outside].any(1)
     uncovered = _indices((mu != 0) & ~inside)
     unreached = _indices(inside & ~is_reached)
+    # What fails comes first, and what holds is left out.
+    details = []
+    if uncovered:
+        details.append(f"states of supp(mu) outside H*: {list(uncovered)}")
+    if unreached:
+        details.append(f"states of H* that no source leads to: {list(unreached)}")
+    if columns.verdict is not Verdict.HOLDS or not details:
+        details.append(str(columns))
     return EssentialReport(
         "Assumption 3.5 (relaxed non-degeneracy)",
         all_of(columns.verdict, of_bool(not uncovered and not unreached)),
-        f"{columns}; states of supp(mu) outside H*: {list(uncovered)}; "
-        f"states of H* that no source leads to: {list(unreached)}",
+        "; ".join(details),
         columns=columns,
         uncovered=uncovered,
         sources=_indices(~leads_outside),

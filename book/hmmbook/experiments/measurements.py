@@ -87,11 +87,11 @@ class Measurement:
         vanilla: whether only trials of vanilla models have this measurement. In other trials its numbers are None.
         prompts: whether only trials that tune a prompt have it. In other trials its numbers are None.
         on_request: whether a trial makes it only if `also` asks for one of its names.
-        kinds: more names, each with the type of its value. A dictionary of types stands for a table with exactly these
-            names.
+        **kinds: more names, each with the type of its value, such as `my_share=Share`. A dictionary of types stands for
+            a table with exactly these names.
 
     Raises:
-        TypeError: no names are given, a kind is no type, or the decorated object is no function with a name.
+        TypeError: no names are given, `kinds` is given as a name, a kind is no type, or the decorated object is no function with a name.
         ValueError: a name belongs to another measurement or to every result, or is no Python identifier. Or the phase
             has characters that cannot be printed.
 
@@ -116,6 +116,8 @@ class Measurement:
         for name in names:
             if not isinstance(name, str):
                 raise TypeError('Measurement takes the names of what is measured, for example @Measurement("my_share")')
+        if "kinds" in kinds:
+            raise TypeError("Measurement takes each name with its kind, for example @Measurement(my_share=Share)")
         self.kinds = dict.fromkeys(names, Anything)
         for name, kind in kinds.items():
             self.kinds[name] = kind_of(name, kind)
