@@ -15,6 +15,8 @@ from reading import folded
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
+import portable
+
 log = logging.getLogger(__name__)
 
 LEDGER = "build/ledger.json"
@@ -148,8 +150,9 @@ class LedgerTable(FromLedger):
                 verdict[0].append(" (a statement of ours)")
             verdict += [[sentence] for sentence in reasons(entry)]
             lines = [[line] for line in evidence(entry)]
-            if entry["name"] in proofs:
-                proof = link_to_line(self.config, proofs[entry["name"]], "these lines")
+            numbered = portable.name(entry["label"])
+            if numbered in proofs:
+                proof = link_to_line(self.config, proofs[numbered], "these lines")
                 lines.insert(1, ["Proved by machine in ", proof, "."])
             row = table_row([self.claim(entry)], verdict, lines)
             evidence_cell = row[-1]

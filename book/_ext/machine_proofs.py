@@ -10,8 +10,10 @@ from docutils import nodes
 
 PROOFS = "proofs"
 """The folder of the proofs, from the project's root."""
-HEADING = re.compile(r"^(?:Theorem|Corollary|Proposition|Lemma) (theorem|proposition|lemma|claim)_([A-D]|\d)_(\d+)\b")
-"""The line that begins a result of the paper: Theorem 3.3 is `theorem_3_3`. A longer name is a variant of it."""
+HEADING = re.compile(
+    r"^(?:Theorem|Corollary|Proposition|Lemma) (theorem|corollary|proposition|lemma|claim)_([A-DO]|\d)_(\d+)\b"
+)
+"""The line that begins a numbered result: Theorem 3.3 is `theorem_3_3`. A longer name is a variant of it."""
 
 
 def machine_proofs(folder: Path) -> dict[str, dict]:
@@ -50,7 +52,7 @@ def link_to_line(config, place: dict, text: str) -> nodes.reference:
 
 
 def mark_boxes(app, doctree) -> None:
-    """Say in the box of each statement of the paper that is proved by machine, and link to the proof."""
+    """Say in the box of each statement that is proved by machine that it is, and link to the proof."""
     names = {label: name for name, (page, label) in statements(app.env).items() if page == app.env.docname}
     if not names:
         return

@@ -12,7 +12,9 @@ PROOFS = ROOT / "proofs"
 BUILT = ROOT / "build" / "proofs"
 FILES = sorted(PROOFS.glob("*.v"))
 IN_ORDER = re.search(r"^PROOFS = (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
-RESULT = re.compile(r"^(?:Theorem|Corollary|Proposition|Lemma) ((?:theorem|proposition|lemma|claim)_\w+)", re.MULTILINE)
+RESULT = re.compile(
+    r"^(?:Theorem|Corollary|Proposition|Lemma) ((?:theorem|corollary|proposition|lemma|claim)_\w+)", re.MULTILINE
+)
 RESULTS = [name for path in FILES for name in RESULT.findall(path.read_text())]
 FINAL = {"theorem_3_3", "theorem_3_6", "theorem_4_3", "theorem_4_6", "theorem_D_6"}
 

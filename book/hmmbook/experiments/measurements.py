@@ -91,7 +91,8 @@ class Measurement:
             a table with exactly these names.
 
     Raises:
-        TypeError: no names are given, `kinds` is given as a name, a kind is no type, or the decorated object is no function with a name.
+        TypeError: no names are given, `kinds` is given as a name, a kind is no type, or the decorated object is no
+            function with a name.
         ValueError: a name belongs to another measurement or to every result, or is no Python identifier. Or the phase
             has characters that cannot be printed.
 
