@@ -42,7 +42,8 @@ Places = dict[str, tuple[str, str]]
 def statements(env) -> Places:
     """Find where each numbered statement is."""
     places = {}
-    for label, box in env.proof_list.items():
+    boxes = getattr(env, "proof_list", {})  # It is missing until the first box is read.
+    for label, box in boxes.items():
         if STATEMENT.match(label) and not box["nonumber"]:
             name = f"{box['realtype'].title()} {number(label)}"
             places[name] = (box["docname"], label)
