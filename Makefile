@@ -141,7 +141,7 @@ build/mutmut/.installed: $(INSTALLED)
 	@touch $@
 
 # In the order in which they import each other.
-PROOFS = ordered_fields definitions messages left_inverse section_3 appendix_c attention section_4 lifting appendix_d_lemmas appendix_d counterexamples lemma_d_9 exactness certificate relabelling
+PROOFS = ordered_fields definitions messages left_inverse section_3 appendix_c attention section_4 lifting appendix_d_lemmas appendix_d counterexamples needs_disjoint_spans lemma_d_9 exactness certificate relabelling
 proofs: ## check the machine proofs of the theorems (needs Rocq with MathComp)
 	@test -d "$$(coqc -where 2>/dev/null)/user-contrib/mathcomp/algebra_tactics" || { echo "the proofs need Rocq with MathComp and its \
 	algebra-tactics. On Debian 12 or 13 run: apt install coq libcoq-mathcomp-algebra libcoq-mathcomp-algebra-tactics. Elsewhere, macOS \
