@@ -27,9 +27,9 @@ SMALL = 2**16
 FEW_STATES = 8
 """With so few states the loops compute in float64 also for float32, because float32 would need more scaling."""
 LOW = {torch.float64: 2.0**-50, torch.float32: 1.0}
-"""The loops scale a message whose sum is not above this. In float32 that is every message.
+"""The loops scale a message whose sum is not above this. In float32 that is nearly every message.
 
-In float64 a product of two messages then loses no more than 2^-100 of the range of floats.
+In float64 the product of two messages is then smaller by 2^-100 at most, so numbers of 1e-100 stay far from underflow.
 """
 
 

@@ -163,6 +163,8 @@ def test_what_a_measurement_gives_wrongly_is_an_error_that_names_it(function, me
 def test_wrong_uses_of_a_measurement_are_refused(registry, result):
     with pytest.raises(TypeError, match="Measurement takes the names of what is measured"):
         Measurement(gives_a_tensor)
+    with pytest.raises(TypeError, match=r"Measurement takes each name with its kind, for example .*my_share=Share"):
+        Measurement(kinds={"my_share": Count})
     with pytest.raises(ValueError, match="another measurement gives head_accuracy already"):
         Measurement("head_accuracy")(gives_a_tensor)
     with pytest.raises(ValueError, match=r"each of also must be one of .*, not 'rain'"):
