@@ -24,7 +24,7 @@ help: ## list the targets
 install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock, their hashes checked
 
 $(INSTALLED): requirements.lock pyproject.toml
-	@echo "installing into $(VENV), once: 3 GB or more, 1 to 4 minutes on two cores, longer where the network is slow"
+	@echo "installing into $(VENV), once: 3 GB, or 7 GB beside an NVIDIA driver, 1 to 4 minutes on two cores, longer where the network is slow"
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or newer is needed; name one: make PYTHON=python3.12 ...")'
 	@$(PYTHON) -c 'import ensurepip' || { echo "$(PYTHON) comes without its venv module (on Debian and Ubuntu: the package python3-venv)"; exit 1; }
 	@echo "  1 of 4: an environment for Python, some seconds"
