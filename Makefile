@@ -35,10 +35,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	@# Kernels of this environment print no lines of their own, of local sockets before a run or of interrupts after it.
 	@mkdir -p $(VENV)/etc/ipython && cp book/ipython_kernel_config.json $(VENV)/etc/ipython/
-	@# The compiled loops are compiled when first called, for each precision, and then kept.
 	@echo "  4 of 4: its loops, compiled for this machine, half a minute"
-	@$(BIN)/python -c 'import torch, hmmlib; chain = hmmlib.random_hmm(2, 2); [hmmlib.masked_token_probs(chain.to(dtype=dtype), \
-	  chain.sample(1, 1, 0).tokens) for dtype in (torch.float64, torch.float32)]'
+	@$(BIN)/python .ci/compile_loops.py
 	@touch $@
 
 book: $(INSTALLED) notebooks ## execute what has changed and build the book into _build/html; JOBS=1: one notebook at a time

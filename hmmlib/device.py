@@ -270,7 +270,7 @@ def interrupts_between_steps() -> Iterator[None]:
 
 @cache
 def _announce_compiling() -> None:
-    print("hmmlib: compiling its loops for this machine, once, in about 15 seconds", file=sys.stderr, flush=True)
+    print("hmmlib: compiling loops for this machine, once, in at most 15 seconds", file=sys.stderr, flush=True)
 
 
 @cache

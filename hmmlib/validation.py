@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
@@ -63,7 +64,10 @@ def one_of(name: str, value, choices: Collection[str]) -> str:
         ValueError: the value is none of them.
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        hint = ""
+        for near in difflib.get_close_matches(str(value), choices, n=1):
+            hint = f". Did you mean {near!r}?"
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}{hint}")
     return value
 
 

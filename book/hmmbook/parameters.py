@@ -47,6 +47,7 @@ NUMBER = BeforeValidator(_no_bool)
 Seed = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
 Count = Annotated[int, Field(ge=0), NUMBER]
 Size = Annotated[int, Field(ge=1), NUMBER]
+Thousands = Annotated[int, Field(ge=1000), NUMBER]
 Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
 PositiveOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), NUMBER]

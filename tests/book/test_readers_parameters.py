@@ -78,7 +78,7 @@ def test_papermill_stops_at_a_parameter_that_the_notebook_does_not_have(tmp_path
     ("name", "parameters"),
     [
         ("gallery", {"seed": 5}),
-        ("2-setting", {"seed": 3, "texts": 1}),
+        ("2-setting", {"seed": 3, "texts": 1000}),
         ("5-2-head-vs-prompt", {"seed": 7, "hidden_sizes": [4], "trials": 1}),
         ("5-3-memory-vs-vanilla", {"trials": 1, "memory_sizes": [2, 3]}),
         ("figure-3-in-detail", {"trials": 1, "hidden_sizes": [4]}),

@@ -24,7 +24,13 @@ from hmmbook import (
 )
 from hmmbook.experiments import measurements, parts, trials
 from hmmbook.experiments.fields import Anything, Count
-from hmmbook.experiments.measurements import MEASUREMENTS, Measurement, measured_names, over_tokens
+from hmmbook.experiments.measurements import (
+    MEASUREMENTS,
+    PARTS_OF_TRIALS,
+    Measurement,
+    measured_names,
+    over_tokens,
+)
 from hmmbook.experiments.parts import Trial, build_network, trial_seeds
 from hmmbook.experiments.trials import measure
 from hmmbook.studies import names_for_every_trial
@@ -165,13 +171,18 @@ def test_wrong_uses_of_a_measurement_are_refused(registry, result):
         Measurement(gives_a_tensor)
     with pytest.raises(TypeError, match=r"Measurement takes each name with its kind, for example .*my_share=Share"):
         Measurement(kinds={"my_share": Count})
-    with pytest.raises(ValueError, match="another measurement gives head_accuracy already"):
+    with pytest.raises(ValueError, match="the measurement heads gives head_accuracy already"):
         Measurement("head_accuracy")(gives_a_tensor)
     with pytest.raises(ValueError, match=r"each of also must be one of .*, not 'rain'"):
         measure(result, ["rain"])
-    Measurement("rain")(lambda weather: {"rain": 1.0})
     with pytest.raises(TypeError, match="the measurement <lambda> asks for weather, which no trial has"):
-        measure(result, ["rain"])
+        Measurement("rain")(lambda weather: {"rain": 1.0})
+
+
+def test_a_trial_has_what_measurements_can_ask_for_and_help_names_it():
+    assert set(PARTS_OF_TRIALS) <= set(dir(Trial(SPEC)))
+    for name in PARTS_OF_TRIALS:
+        assert f"`{name}`" in Measurement.__doc__
 
 
 def test_a_parameter_with_a_default_is_not_asked_for(registry, result):
@@ -274,7 +285,9 @@ OTHER_SIZES = Parts(
 )
 
 
-@pytest.mark.parametrize("fields", [{"own": "mine"}, {"tuner": "prefix"}, {"tuner": "lora", "n_memory": 2}], ids=str)
+@pytest.mark.parametrize(
+    "fields", [{"own": "mine", "n_states": 5}, {"tuner": "prefix"}, {"tuner": "lora", "n_memory": 2}], ids=str
+)
 def test_every_measurement_of_such_a_trial_can_be_stored_and_read(fields, tmp_path):
     spec = SPEC.replace(**fields)
     on_request = names_for_every_trial()

@@ -72,3 +72,9 @@ def test_a_model_with_another_memory_is_refused(model, n_memory):
 def test_a_model_of_another_vocabulary_is_refused():
     with pytest.raises(ValueError, match=r"what Parts.model gives has 4 tokens, but the spec's n_tokens is 5"):
         run_trial(SPEC.replace(n_tokens=5), parts=Parts(model=own_model))
+
+
+@pytest.mark.parametrize("n_states", [2, 4])
+def test_a_model_with_another_number_of_states_is_refused(n_states):
+    with pytest.raises(ValueError, match=rf"Parts.model gives has 3 states, but the spec's n_states is {n_states}"):
+        run_trial(SPEC.replace(n_states=n_states), parts=Parts(model=own_model))

@@ -6,9 +6,10 @@ import torch
 
 from hmmbook.evidence.enumeration import Enumeration, normalised
 from hmmbook.experiments import labels
-from hmmbook.experiments.labels import REDRAWS, draw_mu, draw_task
+from hmmbook.experiments.labels import LABEL_RULES, REDRAWS, draw_mu, draw_task
+from hmmlib.inference.messages import masked_token_probs
 from hmmlib.models.appendix_e import random_hmm
-from hmmlib.models.families import sparse_hmm, sparse_memory_hmm
+from hmmlib.models.families import non_degenerate_hmm, sparse_hmm, sparse_memory_hmm
 from hmmlib.models.hmm import HMM
 from hmmlib.validation import MASK
 
@@ -110,6 +111,35 @@ def test_labels_are_those_of_the_posterior_by_enumeration(rule, make_model):
         clear = abs(scores) > 1e-12
         np.testing.assert_array_equal(task.labels.numpy()[clear], scores[clear] > 0)
         assert task.redraws == REDRAWS or 0 < task.labels[:10].sum() < 10
+
+
+RULES_WITH_DIAGONAL = [name for name, rule in LABEL_RULES.items() if rule.diagonal]
+
+
+@pytest.mark.parametrize("name", RULES_WITH_DIAGONAL)
+def test_the_diagonal_of_a_rule_gives_the_prediction_and_its_head_the_labels(name):
+    rule = LABEL_RULES[name]
+    for seed in range(12):
+        model = non_degenerate_hmm(3, 5, seed, zeros=0.2)
+        task = draw_task(model, 6, (60, 2, 2), seed, name)
+        predictions = masked_token_probs(model, task.tokens)[:, 0]
+        beliefs = task.posteriors * rule.diagonal(model)
+        mixtures = beliefs @ model.emission.T / beliefs.sum(1, keepdim=True)
+        torch.testing.assert_close(mixtures, predictions)
+        head = rule.head(model, task.mu)
+        assert torch.equal(head.label(predictions).bool(), task.labels.bool())
+
+
+def test_the_head_of_another_rule_does_not_give_the_labels():
+    wrong_head = LABEL_RULES["before"].head
+    agreeing = 0
+    for seed in range(12):
+        model = non_degenerate_hmm(3, 5, seed, zeros=0.2)
+        task = draw_task(model, 6, (60, 2, 2), seed, "masked")
+        predictions = masked_token_probs(model, task.tokens)[:, 0]
+        labels = wrong_head(model, task.mu).label(predictions)
+        agreeing += torch.equal(labels.bool(), task.labels.bool())
+    assert agreeing < 6
 
 
 def test_the_parts_of_a_task_are_its_texts_in_their_order():

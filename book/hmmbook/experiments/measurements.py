@@ -45,6 +45,22 @@ RESERVED_NAMES = {
     "learned",
 }
 """Names that have a meaning already, in every result's file or in the table of results."""
+PARTS_OF_TRIALS = (
+    "spec",
+    "seeds",
+    "model",
+    "task",
+    "exact",
+    "beliefs",
+    "network",
+    "outputs",
+    "tuned",
+    "tuned_head",
+    "untuned",
+    "prompted",
+    "before_step",
+)
+"""What a measurement can ask for, by the name of a parameter. The docstring of `Measurement` explains each."""
 MEASUREMENTS: list[Measurement] = []
 """All measurements, in the order in which a trial makes them."""
 
@@ -91,8 +107,8 @@ class Measurement:
             a table with exactly these names.
 
     Raises:
-        TypeError: no names are given, `kinds` is given as a name, a kind is no type, or the decorated object is no
-            function with a name.
+        TypeError: no names are given, `kinds` is given as a name, a kind is no type, the decorated object is no
+            function with a name, or one of its parameters names nothing that a trial has.
         ValueError: a name belongs to another measurement or to every result, or is no Python identifier. Or the phase
             has characters that cannot be printed.
 
@@ -141,12 +157,21 @@ class Measurement:
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.default is parameter.empty:
                 self.needs.append(name)
+        for name in self.needs:
+            if name not in PARTS_OF_TRIALS:
+                raise TypeError(
+                    f"the measurement {function.__name__} asks for {name}, which no trial has. "
+                    f"A trial has {', '.join(PARTS_OF_TRIALS)}."
+                )
         self.phase = self.phase or function.__name__.replace("_", " ")
         remaining = [measurement for measurement in MEASUREMENTS if not measurement.is_earlier_version_of(self)]
         for measurement in remaining:
             for name in measurement.names:
                 if name in self.names:
-                    raise ValueError(f"another measurement gives {name} already. Choose another name.")
+                    raise ValueError(
+                        f"the measurement {measurement.function.__name__} gives {name} already. Choose another name. "
+                        "If you have renamed the function, restart Python."
+                    )
         MEASUREMENTS[:] = [*remaining, self]
         return function
 

@@ -24,6 +24,7 @@ from hmmlib.device import pick, stop_if_interrupted
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
+from hmmlib.models.rows import last_only_starts
 from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
@@ -201,6 +202,13 @@ class Trial:
             raise ValueError(
                 f"what Parts.model gives has {n_memory} memory values, but the spec's n_memory is "
                 f"{self.spec.n_memory}. A model without memory counts as 1."
+            )
+        n_states = model.n_states
+        if last_only_starts(model.transition, model.initial):
+            n_states -= 1  # `HMM.from_rows` has added H_0 as a state.
+        if self.spec.n_states not in (n_states, model.n_states):
+            raise ValueError(
+                f"what Parts.model gives has {n_states} states, but the spec's n_states is {self.spec.n_states}"
             )
         return model.to("cpu", torch.float64)
 

@@ -171,7 +171,6 @@ def run_trial(
     for measurement in MEASUREMENTS:
         if measurement in requested or not measurement.on_request:
             measurements.append(measurement)
-    check_needs(measurements)
     if on_progress is None and trial.device.type == "cpu" and spec.preset in FOR_GPUS:
         warnings.warn(f"{spec.preset} is for a GPU, and on a CPU this trial takes hours or days", stacklevel=4)
     trial.report("drawing", 0.0)  # The time may be over already, and drawing takes a while.
@@ -236,18 +235,6 @@ def check_requested(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def check_needs(measurements: Sequence[Measurement]) -> None:
-    """Raise TypeError if a measurement asks for something that no trial has."""
-    available = {*dir(Trial), "spec", "seeds"}
-    for measurement in measurements:
-        for name in measurement.needs:
-            if name not in available:
-                raise TypeError(
-                    f"the measurement {measurement.function.__name__} asks for {name}, which no trial has. "
-                    "See help(Measurement) for what a trial has."
-                )
-
-
 @interrupts_between_steps()
 @own_settings()
 def measure(
@@ -282,7 +269,6 @@ def measure(
     """
     of_type("result", result, TrialResult)
     measurements = measurements_of(check_requested(names))
-    check_needs(measurements)
     trial = Trial(result.spec, on_progress, device, checkpoint, networks, parts)
     trial.report("drawing", 0.0)
     threads = torch.get_num_threads()
