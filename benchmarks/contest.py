@@ -70,6 +70,8 @@ class Rules:
     """Processors that each may use."""
     rounds: int = 5
     """How often each is timed."""
+    calls: int = 1
+    """How many calls are timed together, as one call that is over at once cannot be timed alone."""
     box: float = 60.0
     """Seconds that a call may take. Preparing may take four times as long."""
     budget: float = 60.0
@@ -208,7 +210,7 @@ class Contest:
     def run_round(self) -> None:
         """Time each contestant once."""
         for name in list(self.workers):
-            answer = self.ask(name, self.rules.box, do="time")
+            answer = self.ask(name, self.rules.box, do="time", calls=self.rules.calls)
             if answer:
                 self.rows[name]["seconds"].append(answer["seconds"])
 

@@ -72,6 +72,21 @@ def posteriors(row, quick: bool) -> None:
         for what, contestants in sides.items():
             make = partial(contest, contestants, threads=threads, tolerance=TOLERANCE[dtype], **rules)
             row(make, what=what, threads=threads, **size, tokens=TOKENS)
+    few_tokens(row, quick)
+
+
+def few_tokens(row, quick: bool) -> None:
+    """All P[H_i | x] of few or short sequences, where much of a call is spent outside the passes along the texts."""
+    shapes = [(10, 10)] if quick else [(10, 10), (100, 10), (10, 100)]
+    rules = QUICK if quick else dict(rounds=9, budget=6.0, box=30.0)
+    rules = rules | dict(threads=1, calls=50, tolerance=TOLERANCE["float64"])
+    for (n, length), states in product(shapes, (4, 30)):
+        model = random_hmm(states, TOKENS, seed=states)
+        tokens = model.sample(n, length, seed=1).tokens
+        inputs = save(f"hmm-{states}-{n}-{length}", model, tokens)
+        size = dict(states=states, n=n, length=length, dtype="float64")
+        contestants = smoothers(inputs, threads=1, **size)
+        row(partial(contest, contestants, **rules), what="few tokens", threads=1, **size, tokens=TOKENS)
 
 
 def smoothers(inputs: Path, threads: int, states: int, n: int, length: int, dtype: str) -> list[Contestant]:

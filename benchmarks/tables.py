@@ -85,13 +85,13 @@ def of_contests(record: dict, *columns: str, **key) -> DataFrame:
     return table
 
 
-def by_states(record: dict, what: str, dtype: str) -> DataFrame:
-    """Our seconds by states and threads, and beside them how many times as long each other library takes."""
-    lines = contestants(record, what=what, dtype=dtype)
+def by_size(record: dict, *columns: str, **key) -> DataFrame:
+    """Our seconds by some sizes, and beside them how many times as long each other library takes."""
+    lines = contestants(record, **key)
     durations = lines["median"].map(seconds, na_action="ignore")
     ratios = lines["ratio"].map(number)
     lines["cell"] = durations.where(lines["name"] == "hmmlib", ratios)
-    table = lines.pivot(index=["states", "threads"], columns="name", values="cell")
+    table = lines.pivot(index=list(columns), columns="name", values="cell")
     return table[lines["name"].unique()].fillna("–").reset_index()
 
 
@@ -102,7 +102,8 @@ def posterior_tables(record: dict) -> dict[str, DataFrame]:
     tables = {}
     for what in ("posteriors", "G"):
         for dtype in ("float64", "float32"):
-            tables[f"{what}, {dtype}"] = by_states(record, what, dtype)
+            tables[f"{what}, {dtype}"] = by_size(record, "states", "threads", what=what, dtype=dtype)
+    tables["posteriors of few tokens, float64"] = by_size(record, "n", "length", "states", what="few tokens")
     return tables
 
 
