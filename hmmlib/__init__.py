@@ -53,7 +53,7 @@ are in the package `hmmbook` beside it.
 
 import lazy_loader
 
-__version__ = "0.6.1"
+__version__ = "0.6.2"
 
 MOVED_TO_HMMBOOK = {
     "Measurement",

@@ -272,15 +272,18 @@ def project_store() -> tuple[Path, ...]:
 
 def fields_of(changes: list[str] | None) -> dict[str, list]:
     """Read texts like `NAME=VALUE,VALUE` as fields for `grid`, which checks names and values."""
-    from hmmbook.experiments.specs import as_field
+    from hmmbook.experiments.specs import MODEL_FIELDS, as_field
 
     fields: dict[str, list] = {}
     for change in changes or []:
         name, equals, text = change.partition("=")
         if not equals:
             raise ValueError(f"--set takes NAME=VALUE, not {change!r}")
-        if name in {"preset", "seed", "n_states", "n_memory"}:
-            raise ValueError(f"--set does not take {name}, which has an option of its own or is set by the panel")
+        if name == "own":
+            raise ValueError("--set does not take own, because it names functions that only Python can pass")
+        if name in MODEL_FIELDS:
+            option = name.replace("_", "-")
+            raise ValueError(f"--set does not take {name}. It has the option --{option}, unless a panel sets it.")
         if name in fields:
             raise ValueError(f"--set takes each field once, but {name} is there twice. Join its values by commas.")
         fields[name] = [as_field(name, value) for value in text.split(",")]

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import re
 from contextlib import suppress
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, create_model
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, create_model
 
 from hmmbook.experiments.presets import PRESETS
+from hmmlib.device import as_name
 
 INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
 """How many random models the notebooks on theory check, for each preset."""
@@ -43,6 +45,14 @@ def _no_bool(value):
     return value
 
 
+def _device(name):
+    """Refuse a name that no device has."""
+    try:
+        return as_name(name)
+    except ValueError:
+        raise ValueError("must be one of auto, cpu, cuda, mps, or cuda:N") from None
+
+
 NUMBER = BeforeValidator(_no_bool)
 Seed = Annotated[int, Field(ge=0, lt=2**32), NUMBER]
 Count = Annotated[int, Field(ge=0), NUMBER]
@@ -52,7 +62,7 @@ Sizes = Annotated[list[Size], Field(min_length=1), BeforeValidator(_from_text)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False), NUMBER]
 PositiveOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), NUMBER]
 Length = Annotated[int, Field(ge=-1, le=50), NUMBER]
-Device = Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")]
+Device = Annotated[str, AfterValidator(_device)]
 Preset = Literal[tuple(PRESETS)]
 
 
@@ -103,9 +113,13 @@ def _message(error: dict) -> str:
     """Return one of pydantic's errors as a sentence with the parameter's name and value."""
     name, *indices = error["loc"]
     place = str(name) + "".join(f"[{index}]" for index in indices)
-    message = f"Parameter {place!r}: {error['msg']}"
+    message = f"Parameter {place!r}: {error['msg'].removeprefix('Value error, ')}"
     if error["type"] != "missing":
         message += f", not {error['input']!r}"
+    if error["type"] == "literal_error":
+        choices = re.findall("'(.*?)'", error["ctx"]["expected"])
+        for near in difflib.get_close_matches(str(error["input"]), choices, n=1):
+            return f"{message}. Did you mean {near!r}?"
     if error["type"] == "list_type":
         message += '. Write a list as "[4, 8]"'
     return message + "."

@@ -4,7 +4,8 @@ import pytest
 import torch
 from runs import TINY
 
-from hmmbook import Parts, TrialSpec, draw_trial_task, run_trial, save_result
+from hmmbook import Parts, TrialSpec, draw_trial_task, run_missing, run_trial, save_result
+from hmmbook.experiments.trials import measure
 from hmmlib import HMM, random_hmm, random_memory_hmm
 
 SPEC = TrialSpec("smoke", own="mine", **TINY)
@@ -35,7 +36,7 @@ def test_a_model_whose_start_never_comes_again_runs_a_trial(dtype, tmp_path):
         return HMM.from_rows([1.0, 0.0, 0.0], transition, [[0.25] * 4] * 3).to(dtype=dtype)
 
     assert model(SPEC).n_states == 4, "a state is added, which is H_0 alone"
-    result = run_trial(SPEC, also=["exact_prompt_accuracy"], parts=Parts(model=model))
+    result = run_trial(SPEC.replace(n_states=4), also=["exact_prompt_accuracy"], parts=Parts(model=model))
     assert result.ladder_prompt_accuracy is None, "a prompt on the exact model would divide by zero"
     assert result.built_prompt_accuracy is None
     assert result.exact_prompt_accuracy is None
@@ -78,3 +79,31 @@ def test_a_model_of_another_vocabulary_is_refused():
 def test_a_model_with_another_number_of_states_is_refused(n_states):
     with pytest.raises(ValueError, match=rf"Parts.model gives has 3 states, but the spec's n_states is {n_states}"):
         run_trial(SPEC.replace(n_states=n_states), parts=Parts(model=own_model))
+
+
+def raises(spec, model=None):
+    return {}[spec.width]
+
+
+@pytest.mark.parametrize("part", ["model", "task", "network"])
+def test_an_error_in_a_part_names_the_part_and_its_line(part, tmp_path):
+    outcome = run_missing([SPEC], tmp_path, parts=Parts(**{part: raises}), log=lambda line: None)
+    reason = f"KeyError: {SPEC.width}, raised in Parts.{part}, at the line: return {{}}[spec.width]"
+    assert outcome.failed == {SPEC.hash: reason}
+
+
+def test_a_result_is_measured_only_with_the_model_and_the_task_that_it_was_made_with():
+    def other_chain(spec):
+        return random_hmm(3, 4, seed=8)
+
+    def other_labels(spec, model):
+        task = draw_trial_task(spec, model)
+        return task._replace(labels=torch.zeros_like(task.labels))
+
+    names = ["exact_prompt_accuracy"]
+    result = run_trial(SPEC, parts=Parts(model=own_model))
+    assert measure(result, names, parts=Parts(model=own_model)).majority_rate == result.majority_rate
+    with pytest.raises(ValueError, match="another model or task than those of the result: frequency_loss is"):
+        measure(result, names, parts=Parts(model=other_chain))
+    with pytest.raises(ValueError, match="another model or task than those of the result: majority_rate is 1"):
+        measure(result, names, parts=Parts(model=own_model, task=other_labels))

@@ -81,7 +81,10 @@ def test_a_measurement_of_the_readers_own_is_a_column(tmp_path):
     stored = load_results("smoke", STORE)[0]
     save_result(dataclasses.replace(stored, added=stored.added | {"rain": {"in May": 0.5}}), tmp_path)
     assert results("smoke", tmp_path)["rain.in May"].tolist() == [0.5]
-    assert len(results("gpu", tmp_path)) == 0
+    with pytest.warns(UserWarning, match="has no results of the preset gpu, but it has some of smoke"):
+        assert len(results("gpu", tmp_path)) == 0
+    with pytest.warns(UserWarning, match="smoke is the folder of a preset. Its store is "):
+        assert len(results("smoke", tmp_path / "smoke")) == 0
 
 
 def test_without_a_preset_the_column_store_names_the_store():

@@ -173,7 +173,7 @@ def test_a_measurement_that_raises_fails_its_trial_alone(function, reason, tmp_p
     outcome = run_missing(specs, tmp_path, log=lines.append)
     assert outcome.ran == [specs[1].hash]
     expected = reason.replace(function.__name__, "only_seed_0")
-    assert re.fullmatch(expected, outcome.failed[specs[0].hash])
+    assert re.fullmatch(f"{expected}, at the line: return function.*", outcome.failed[specs[0].hash])
     assert "failed: " in lines[0]
 
 
@@ -181,7 +181,8 @@ def test_the_error_of_a_measurement_keeps_its_class_and_names_the_measurement(re
     Measurement("rain")(raises_a_key_error)
     with pytest.raises(KeyError) as caught:
         measure(result, ["rain"])
-    assert caught.value.__notes__ == ["raised in the measurement raises_a_key_error"]
+    line = 'return {"rain": {}["x"]}'
+    assert caught.value.__notes__ == [f"raised in the measurement raises_a_key_error, at the line: {line}"]
 
 
 # What a function may not change

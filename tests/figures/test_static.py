@@ -348,3 +348,9 @@ def test_dots_have_a_line_for_each_row_and_a_mark_for_each_series():
     assert [low.low, low.high] in map(list, intervals)
     assert texts(axes.get_yticklabels()) == ["first", "second"]
     assert axes.yaxis_inverted()
+
+
+def test_a_triangle_of_other_than_three_tokens_is_refused():
+    four = np.full((4, 2), 0.25)
+    with pytest.raises(ValueError, match="A triangle shows distributions over three tokens, but these have 4 entries"):
+        triangles.simplex(four.T, [0, 1], four, np.ones(4))

@@ -79,7 +79,8 @@ def check_name(name: str) -> None:
 class Measurement:
     """Register a function as a measurement of trials. Use it as a decorator.
 
-    The function returns a dictionary of named numbers. A number that does not exist is None. The function must not
+    The function returns a dictionary of named numbers, of which each may also be a text or a dictionary of numbers. A
+    number that does not exist is None. The function must not
     change what it is given, because the measurements after it are given the same. Each of its parameters names
     something that a trial has:
 
@@ -210,11 +211,7 @@ class Measurement:
         called = f"the measurement {self.function.__name__}"
         arguments = {name: getattr(trial, name) for name in self.needs}
         with unchanged(called, **arguments):
-            try:
-                values = self.function(**arguments)
-            except Exception as error:
-                error.add_note(f"raised in {called}")
-                raise
+            values = self.function(**arguments)
         if not isinstance(values, dict) or set(values) != set(self.names):
             raise ValueError(f"{called} must return a dict with {', '.join(self.names)}, not {reprlib.repr(values)}")
         stored = {}

@@ -24,7 +24,6 @@ from hmmlib.device import pick, stop_if_interrupted
 from hmmlib.inference.messages import masked_token_probs, posterior
 from hmmlib.models.appendix_e import random_hmm, random_memory_hmm
 from hmmlib.models.hmm import HMM, MemoryHMM
-from hmmlib.models.rows import last_only_starts
 from hmmlib.theory.heads import LinearHead
 from hmmlib.training import bert, checkpoints, readers, tuning
 from hmmlib.training.adapters import Tuned, tune
@@ -191,7 +190,10 @@ class Trial:
     @cached_property
     def model(self) -> HMM | MemoryHMM:
         """The model that writes the text, in float64 on the CPU."""
-        model = (self.parts.model or draw_model)(self.spec)
+        if not self.parts.model:
+            return draw_model(self.spec).to("cpu", torch.float64)
+        with unchanged("Parts.model"):
+            model = self.parts.model(self.spec)
         of_type("what Parts.model gives", model, HMM, MemoryHMM)
         if model.n_tokens != self.spec.n_tokens:
             raise ValueError(
@@ -203,20 +205,20 @@ class Trial:
                 f"what Parts.model gives has {n_memory} memory values, but the spec's n_memory is "
                 f"{self.spec.n_memory}. A model without memory counts as 1."
             )
-        n_states = model.n_states
-        if last_only_starts(model.transition, model.initial):
-            n_states -= 1  # `HMM.from_rows` has added H_0 as a state.
-        if self.spec.n_states not in (n_states, model.n_states):
+        if self.spec.n_states != model.n_states:
             raise ValueError(
-                f"what Parts.model gives has {n_states} states, but the spec's n_states is {self.spec.n_states}"
+                f"what Parts.model gives has {model.n_states} states, but the spec's n_states is {self.spec.n_states}. "
+                "A state that HMM.from_rows or HMM.from_hmmlearn has added counts."
             )
         return model.to("cpu", torch.float64)
 
     @cached_property
     def task(self) -> labels.Task:
         """The downstream task."""
+        if not self.parts.task:
+            return draw_trial_task(self.spec, self.model)
         with unchanged("Parts.task", model=self.model):
-            task = (self.parts.task or draw_trial_task)(self.spec, self.model)
+            task = self.parts.task(self.spec, self.model)
         return of_type("what Parts.task gives", task, labels.Task)
 
     @cached_property

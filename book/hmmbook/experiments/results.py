@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Iterable
 from importlib.resources import files
 
@@ -13,7 +14,7 @@ from pandas import DataFrame
 from hmmbook.experiments.intervals import Interval
 from hmmbook.experiments.presets import PANELS, PRESETS, TRIALS
 from hmmbook.experiments.specs import MODEL_FIELDS, TrialSpec
-from hmmbook.experiments.store import BEYOND, CHOICES, PROJECT, REFITS, Store, load_results
+from hmmbook.experiments.store import BEYOND, CHOICES, PROJECT, REFITS, Store, as_store, load_results
 from hmmbook.experiments.trials import ORIGINAL, TrialResult
 from hmmlib.validation import one_of
 
@@ -55,6 +56,9 @@ def results(preset: str | None = None, folder: Store | None = None) -> DataFrame
         ValueError: the preset is unknown, or a file is no result.
         FileNotFoundError: the folder is not there.
 
+    Warns:
+        UserWarning: the folder has results, but none of this preset.
+
     Example:
         A mean with its 95% interval for each number of states:
 
@@ -64,11 +68,26 @@ def results(preset: str | None = None, folder: Store | None = None) -> DataFrame
     """
     presets = list(PRESETS) if preset is None else [preset]
     if preset is not None or folder is not None:
-        return _table_of_store(presets, PROJECT if folder is None else folder)
+        table = _table_of_store(presets, PROJECT if folder is None else folder)
+        if table.empty and preset is not None and folder is not None:
+            _warn_of_other_results(preset, folder)
+        return table
     tables = []
     for name, store in STORES.items():
         tables.append(_table_of_store(presets, store).assign(store=name))
     return pd.concat(tables, ignore_index=True)
+
+
+def _warn_of_other_results(preset: str, store: Store) -> None:
+    """Warn if a store without results of this preset has results of others, or is the folder of a preset itself."""
+    for folder in as_store(store):
+        others = sorted({path.parent.name for path in folder.glob("*/*.json")} & set(PRESETS))
+        if others:
+            warnings.warn(
+                f"{folder} has no results of the preset {preset}, but it has some of {', '.join(others)}", stacklevel=3
+            )
+        elif folder.name in PRESETS and any(folder.glob("*.json")):
+            warnings.warn(f"{folder} is the folder of a preset. Its store is {folder.parent}", stacklevel=3)
 
 
 def _table_of_store(presets: Iterable[str], store: Store) -> DataFrame:

@@ -82,6 +82,8 @@ class Sweep:
 
     def __post_init__(self) -> None:
         as_name(self.device)
+        if isinstance(self.specs, TrialSpec):
+            raise TypeError("specs must be a list of TrialSpec, not a single one")
         self.specs = list(dict.fromkeys(of_type("each of specs", spec, TrialSpec) for spec in self.specs))
         self.store = as_store(self.store)
         self.also = check_requested(self.also)

@@ -6,6 +6,7 @@ A `TrialSpec` fixes a trial. Exact quantities are computed on the CPU in float64
 from __future__ import annotations
 
 import dataclasses
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -263,8 +264,9 @@ def measure(
         The result with the further numbers.
 
     Raises:
-        ValueError: no further measurement gives one of the names. Or a measurement needs the network, but the network
-            that is pretrained here differs from the result's, because other machines and versions make other networks.
+        ValueError: no further measurement gives one of the names. Or your parts give another model or task than the
+            result's. Or a measurement needs the network, but the network that is pretrained here differs from the
+            result's, because other machines and versions make other networks.
         Exception: a measurement raised it. A note on it names the measurement.
     """
     of_type("result", result, TrialResult)
@@ -274,6 +276,8 @@ def measure(
     threads = torch.get_num_threads()
     torch.set_num_threads(result.environment["threads"])  # With other threads the last digits differ.
     try:
+        if parts:
+            check_parts(trial, result)
         if any(needs_network(measurement, result.spec) for measurement in measurements):
             check_backbone(trial, result)
             trial.end_phase("pretraining")
@@ -290,6 +294,22 @@ def measure(
         seconds=trial.seconds | result.seconds,  # A phase that was timed before keeps its time.
         environment=result.environment | notes,
     )
+
+
+def check_parts(trial: Trial, result: TrialResult) -> None:
+    """Raise ValueError if a user's parts do not give the model and the task of the result.
+
+    Two numbers of the result show this, one of the model alone and one of the labels.
+    """
+    numbers = section_5.frequency_loss(trial.spec, trial.model) | section_5.balance(trial.task)
+    for name in ("frequency_loss", "majority_rate"):
+        here = numbers[name]
+        stored = getattr(result, name)
+        if stored is not None and not math.isclose(here, stored, rel_tol=1e-9):
+            raise ValueError(
+                f"the parts give another model or task than those of the result: {name} is {here:.6f}, not "
+                f"{stored:.6f}. If you have changed your functions, take a new name in the spec's own."
+            )
 
 
 def needs_network(measurement: Measurement, spec: TrialSpec) -> bool:

@@ -1,10 +1,11 @@
-"""Check that a function which a user passes changes none of its arguments.
+"""Check that a function which a user passes changes none of its arguments, and say where it raises an error.
 
 Later parts of a trial are given the same arguments.
 """
 
 from __future__ import annotations
 
+import traceback
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ def unchanged(called: str, **arguments: Any) -> Iterator[None]:
     Numbers that are measured after such a change would be wrong, and nobody would notice. We compare checksums of the
     arguments, which takes less time than to copy them.
 
+    If the function itself raises an error, a note on the error names the function and its line. A sweep shows such
+    notes, but no traceback.
+
     Args:
         called: what the function is called in the message of an error.
         arguments: what the function is given, by name.
@@ -28,10 +32,23 @@ def unchanged(called: str, **arguments: Any) -> Iterator[None]:
         ValueError: an argument has changed. The message names the function and the argument.
     """
     before = {name: checksum(value) for name, value in arguments.items()}
-    yield
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised in {called}{_line_of(error)}")
+        raise
     for name, value in arguments.items():
         if checksum(value) != before[name]:
             raise ValueError(f"{called} must not change what it is given, but it has changed {name}. Change a copy.")
+
+
+def _line_of(error: Exception) -> str:
+    """Return the line of the function that was called, as the end of a sentence, or nothing if it is not known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # The first frames are those of the context and of who called the function in it.
+    if len(frames) < 3 or not frames[2].line:
+        return ""
+    return f", at the line: {frames[2].line}"
 
 
 def checksum(value: Any) -> int:

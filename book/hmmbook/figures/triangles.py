@@ -98,6 +98,12 @@ def name_groups(axes: Axes, points: np.ndarray, groups: Sequence[int], names: Na
         axes.text(x, y, names[group], weight="bold", ha="center", va="center")
 
 
+def _check_three_tokens(columns: np.ndarray) -> None:
+    n_tokens = len(columns)
+    if n_tokens != 3:
+        raise ValueError(f"A triangle shows distributions over three tokens, but these have {n_tokens} entries.")
+
+
 # One triangle, or several
 
 
@@ -118,7 +124,11 @@ def simplex(
         head: The weights b of the head, (3,).
         names: The names of the columns, if they are to be shown.
         corners: The names of the tokens.
+
+    Raises:
+        ValueError: There are more or fewer than three tokens.
     """
+    _check_three_tokens(columns)
     figure, axes = plt.subplots(figsize=(5.2, 4))
     draw_triangle(axes, "", corners)
     draw_points(axes, points, labels, 20)
@@ -256,9 +266,7 @@ def simplex_with_prompt(
     Raises:
         ValueError: There are more or fewer than three tokens.
     """
-    n_tokens = len(columns)
-    if n_tokens != 3:
-        raise ValueError(f"A triangle shows distributions over three tokens, but these have {n_tokens} entries.")
+    _check_three_tokens(columns)
     labels = np.asarray(labels)
     spots = np.asarray(columns).T @ TRIANGLE
     figure, (before, behind) = plt.subplots(1, 2, figsize=(5.4, 3.3))
