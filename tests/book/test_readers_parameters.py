@@ -10,7 +10,12 @@ from lessons import run
 from hmmbook.parameters import Count, Device, ParameterError, Preset, Seed, Sizes, check
 
 DECLARED = {"preset": Preset, "seed": Seed, "sizes": Sizes, "instances": Count, "device": Device}
-CELL = "# Parameters: change them here\npreset: str = 'quick'\nseed: int = 0\nsizes = [4, 10]\ninstances: int\ndevice = 'cpu'"
+CELL = """# Parameters: change them here
+preset: str = 'quick'
+seed: int = 0
+sizes = [4, 10]
+instances: int
+device = 'cpu'"""
 
 
 def namespace(changes: dict, *cells: str) -> dict:
