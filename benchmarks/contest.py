@@ -37,6 +37,8 @@ POLL = 0.05
 """Seconds between two looks at a worker's memory and clock."""
 THREAD_SETTINGS = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "NUMBA")
 """Libraries that read their number of threads from a variable such as OMP_NUM_THREADS."""
+KERNEL_SETTINGS = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+"""Environment variables that workers do not get. OpenBLAS then chooses its kernels for the processor, as JAX does."""
 
 
 class Failed(Exception):
@@ -101,6 +103,7 @@ class Worker:
         # Affinity also holds those libraries that read no setting for threads.
         processors = sorted(os.sched_getaffinity(0))[:threads]
         python = PEERS if contestant.peer else sys.executable
+        environment = {name: value for name, value in os.environ.items() if name not in KERNEL_SETTINGS}
         with self.log.open("w", encoding="utf8") as log:
             self.process = subprocess.Popen(
                 [python, FOLDER / "worker.py", *map(str, processors)],
@@ -108,7 +111,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, **thread_settings(threads), **contestant.env},
+                env={**environment, **thread_settings(threads), **contestant.env},
                 start_new_session=True,
             )
 
