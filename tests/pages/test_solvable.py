@@ -1,9 +1,11 @@
 """What the page on solvable tasks says."""
 
+import re
+
 import pytest
 import torch
 from lessons import run
-from record import slow
+from record import ROOT, slow
 
 from hmmbook import TrialSpec, draw_model, draw_trial_task, results
 from hmmbook.evidence import ledger
@@ -275,6 +277,16 @@ def test_some_heads_are_right_on_all_texts_of_one_token_and_wrong_for_a_belief(p
     label_of_task = bool(page["question"] @ belief >= 0)
     label_of_head = bool(page["nu"] @ belief >= 0)
     assert label_of_task != label_of_head
+
+
+def test_the_page_counts_our_statements_rightly_in_three_places(page):
+    text = (ROOT / "notebooks" / "solvable.md").read_text(encoding="utf8")
+    numbers = [int(number) for number in re.findall(r":label: ours-\w+-O-(\d+)", text)]
+    last = max(numbers)
+    word = ["five", "six", "seven", "eight"][last - 5]
+    assert f"Our own statements are numbered O.1 to O.{last}" in text
+    assert f"Each of the {word} statements is a row of the" in text
+    assert len(page["names"]) == last
 
 
 @slow
