@@ -124,8 +124,8 @@ def _law_in_loops(
     if columns is None:
         columns = device.uninitialized(0, 0, dtype=model.dtype)
     size_of_law = len(columns) or len(variable.entries)
-    laws = device.uninitialized(n, stop - first, size_of_law, dtype=dtype)
-    likelihoods = device.uninitialized(n, stop - first, 2 if with_likelihood else 0, dtype=dtype)
+    laws = device.uninitialized(n, stop - first, size_of_law, dtype=model.dtype)
+    likelihoods = device.uninitialized(n, stop - first, 2 if with_likelihood else 0, dtype=model.dtype)
 
     prior_mantissa, prior_exponent = torch.frexp(prior)
     chain = loops.Chain(
@@ -154,9 +154,6 @@ def _law_in_loops(
     threads = torch.get_num_threads() if n * length * rows.shape[-1] > SMALL else 1
     with device.flushing(dtype):
         device.side_by_side(work, n, threads)
-    if dtype != model.dtype:
-        laws = torch.from_numpy(law_array.astype(np.float32))
-        likelihoods = torch.from_numpy(likelihood_array.astype(np.float32))
     if with_likelihood:
         likelihoods[..., 1] += scale.flatten()[evidence.index].sum(1, keepdim=True)
     return laws, likelihoods
