@@ -21,7 +21,7 @@ FORCE:
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
-install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock, their hashes checked
+install: $(INSTALLED) ## make .venv with the exact versions of requirements.lock
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@echo "installing into $(VENV), once: 3 GB, or 7 GB beside an NVIDIA driver, 1 to 4 minutes on two cores, longer where the network is slow"

@@ -1,5 +1,7 @@
 """What a study of one's own must not silently get wrong: its own model, task and tuner in a trial."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from runs import TINY
@@ -81,6 +83,7 @@ def test_a_model_with_another_number_of_states_is_refused(n_states):
         run_trial(SPEC.replace(n_states=n_states), parts=Parts(model=own_model))
 
 
+@torch.no_grad()  # Its own lines are not the user's.
 def raises(spec, model=None):
     return {}[spec.width]
 
@@ -105,5 +108,9 @@ def test_a_result_is_measured_only_with_the_model_and_the_task_that_it_was_made_
     assert measure(result, names, parts=Parts(model=own_model)).majority_rate == result.majority_rate
     with pytest.raises(ValueError, match="another model or task than those of the result: frequency_loss is"):
         measure(result, names, parts=Parts(model=other_chain))
+    older = replace(result, added={})  # It has no frequency_loss.
+    assert measure(older, names, parts=Parts(model=own_model)).majority_rate == result.majority_rate
     with pytest.raises(ValueError, match="another model or task than those of the result: majority_rate is 1"):
         measure(result, names, parts=Parts(model=own_model, task=other_labels))
+    # A measurement of the model alone asks for no task.
+    measure(older, ["frequency_loss"], parts=Parts(model=own_model, task=other_labels))

@@ -83,6 +83,9 @@ def test_a_measurement_of_the_readers_own_is_a_column(tmp_path):
     assert results("smoke", tmp_path)["rain.in May"].tolist() == [0.5]
     with pytest.warns(UserWarning, match="has no results of the preset gpu, but it has some of smoke"):
         assert len(results("gpu", tmp_path)) == 0
+    with pytest.warns(UserWarning, match=r"has no results of the preset gpu|is the folder of a preset") as caught:
+        results("gpu", (tmp_path, tmp_path / "smoke"))
+    assert len(caught) == 2
     with pytest.warns(UserWarning, match="smoke is the folder of a preset. Its store is "):
         assert len(results("smoke", tmp_path / "smoke")) == 0
 

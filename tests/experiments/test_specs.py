@@ -263,7 +263,7 @@ def test_fields_from_a_command_line():
     assert as_field("labels", "before") == "before"
     with pytest.raises(ValueError, match=r"steps: Input should be a valid integer, .*not 'few'"):
         as_field("steps", "few")
-    with pytest.raises(ValueError, match=r"field must be one of .*, not 'step'"):
+    with pytest.raises(ValueError, match=r"field must be one of .*, not 'step'\. Did you mean 'steps'\?"):
         as_field("step", "7")
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -166,3 +167,37 @@ def test_no_file_of_another_hash_is_installed_but_a_build_of_torch_by_its_versio
     is_complete = any(name.startswith("torch") for name in installed)
     assert (process.returncode == 0) == is_complete
     assert ("DO NOT MATCH THE HASHES" in process.stderr) == (not is_complete)
+
+
+def stand_in(path, text):
+    """Write an executable script."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia/version").exists(), reason="this machine has an NVIDIA driver")
+@pytest.mark.parametrize(
+    ("system", "has_gpu", "backend", "expected"),
+    [
+        ("Linux", False, "", "cpu"),
+        ("Linux", True, "", "of the lock"),
+        ("Linux", True, "rocm7.1", "rocm7.1"),
+        ("Darwin", False, "", "of the lock"),
+        ("Darwin", False, "cpu", "of the lock"),
+    ],
+)
+def test_the_build_of_torch_suits_the_machine(system, has_gpu, backend, expected, tmp_path):
+    (tmp_path / "requirements.lock").write_text("torch==2.13.0 \\\n    --hash=sha256:0\n")
+    stand_in(tmp_path / "bin" / "pip", """echo '"version": "2.13.0"'""")
+    stand_in(tmp_path / "bin" / "uv", f'echo "$@" >> {shlex.quote(str(tmp_path / "log"))}')
+    stand_in(tmp_path / "commands" / "uname", f"echo {system}")
+    if has_gpu:
+        stand_in(tmp_path / "commands" / "nvidia-smi", "")
+    environment = {"PATH": f"{tmp_path / 'commands'}:/usr/bin:/bin", "UV_TORCH_BACKEND": backend}
+    command = [ROOT / ".ci" / "install", tmp_path / "bin" / "pip"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    last_call = (tmp_path / "log").read_text().splitlines()[-1]
+    named = re.search(r"--torch-backend (\S+) torch==2.13.0$", last_call)
+    assert (named[1] if named else "of the lock") == expected
+    assert ("--require-hashes" in last_call) == (expected == "of the lock")

@@ -270,7 +270,10 @@ def reason_of(error: Exception) -> str:
     notes = getattr(error, "__notes__", [])
     if notes or not reason or not isinstance(error, ERRORS_IN_SENTENCES):
         reason = f"{type(error).__name__}: {reason}".removesuffix(": ")
-    return ", ".join([reason, *notes])
+    lines = [" ".join(note.split()) for note in notes]
+    if lines:
+        reason = reason.removesuffix(".")
+    return ", ".join([reason, *lines])
 
 
 def shard_of(specs: Sequence[TrialSpec], shard: str) -> list[TrialSpec]:

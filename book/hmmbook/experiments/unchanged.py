@@ -5,13 +5,25 @@ Later parts of a trial are given the same arguments.
 
 from __future__ import annotations
 
+import sysconfig
 import traceback
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
+
+import hmmlib
+
+LIBRARIES = (
+    Path(sysconfig.get_path("stdlib")),
+    Path(sysconfig.get_path("purelib")),
+    Path(__file__).parents[1],
+    Path(hmmlib.__file__).parent,
+)
+"""Where code is that is not the user's own."""
 
 
 @contextmanager
@@ -43,12 +55,12 @@ def unchanged(called: str, **arguments: Any) -> Iterator[None]:
 
 
 def _line_of(error: Exception) -> str:
-    """Return the line of the function that was called, as the end of a sentence, or nothing if it is not known."""
-    frames = traceback.extract_tb(error.__traceback__)
-    # The first frames are those of the context and of who called the function in it.
-    if len(frames) < 3 or not frames[2].line:
-        return ""
-    return f", at the line: {frames[2].line}"
+    """Return the innermost line of the user's own code, as the end of a sentence, or nothing if there is none."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if frame.line and not any(path.is_relative_to(folder) for folder in LIBRARIES):
+            return f", at the line: {frame.line}"
+    return ""
 
 
 def checksum(value: Any) -> int:
