@@ -65,8 +65,9 @@ def one_of(name: str, value, choices: Collection[str]) -> str:
     """
     if not isinstance(value, str) or value not in choices:
         hint = ""
-        for near in difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else ():
-            hint = f". Did you mean {near!r}?"
+        near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+        if near:
+            hint = f". Did you mean {near[0]!r}?"
         raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}{hint}")
     return value
 
