@@ -64,12 +64,16 @@ def one_of(name: str, value, choices: Collection[str]) -> str:
         ValueError: the value is none of them.
     """
     if not isinstance(value, str) or value not in choices:
-        hint = ""
-        near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
-        if near:
-            hint = f". Did you mean {near[0]!r}?"
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}{hint}")
+        hint = did_you_mean(value, choices)
+        dot = "." if hint else ""
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}{dot}{hint}")
     return value
+
+
+def did_you_mean(value, choices: Collection[str]) -> str:
+    """Return the question " Did you mean …?" with the choice that is spelled most like a word, or "" if none is."""
+    near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def of_type(name: str, value, *kinds: type):

@@ -7,7 +7,6 @@ after a notebook's parameters calls `check`.
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import re
 from contextlib import suppress
@@ -17,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, cr
 
 from hmmbook.experiments.presets import PRESETS
 from hmmlib.device import as_name
+from hmmlib.validation import did_you_mean
 
 INSTANCES = dict.fromkeys(PRESETS, 300) | {"smoke": 20}
 """How many random models the notebooks on theory check, for each preset."""
@@ -103,10 +103,7 @@ def _cells_of_parameters(namespace: dict) -> list[dict[str, ast.expr | None]]:
 
 
 def _unknown(name: str, declared: dict) -> str:
-    hint = ""
-    for near in difflib.get_close_matches(name, declared, n=1):
-        hint = f" Did you mean {near!r}?"
-    return f"Unknown parameter {name!r}.{hint} This notebook takes {', '.join(declared)}."
+    return f"Unknown parameter {name!r}.{did_you_mean(name, declared)} This notebook takes {', '.join(declared)}."
 
 
 def _message(error: dict) -> str:
@@ -118,8 +115,7 @@ def _message(error: dict) -> str:
         message += f", not {error['input']!r}"
     if error["type"] == "literal_error":
         choices = re.findall("'(.*?)'", error["ctx"]["expected"])
-        for near in difflib.get_close_matches(str(error["input"]), choices, n=1):
-            return f"{message}. Did you mean {near!r}?"
+        return f"{message}.{did_you_mean(error['input'], choices)}"
     if error["type"] == "list_type":
         message += '. Write a list as "[4, 8]"'
     return message + "."

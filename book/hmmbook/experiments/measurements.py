@@ -79,10 +79,9 @@ def check_name(name: str) -> None:
 class Measurement:
     """Register a function as a measurement of trials. Use it as a decorator.
 
-    The function returns a dictionary of named numbers, of which each may also be a text or a dictionary of numbers. A
-    number that does not exist is None. The function must not
-    change what it is given, because the measurements after it are given the same. Each of its parameters names
-    something that a trial has:
+    The function returns a dictionary of named numbers. In the place of a number there may be a text, or a dictionary of
+    numbers, and a number that does not exist is None. The function must not change what it is given, because the
+    measurements after it are given the same. Each of its parameters names something that a trial has:
 
     - `spec`, `seeds`, `model` and `task` are what the trial has drawn or was given.
     - `exact` is the exact G on the task's texts, (n, T, X).
